@@ -14,7 +14,7 @@ import typer
 from prism_assets import console
 from prism_assets.cli.options import Tables
 from prism_assets.cli.table_names import takes_tables
-from prism_assets.domain.errors import NoLake, WrongUse
+from prism_assets.domain.errors import NoLake, OldSchema, WrongUse
 from prism_assets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ def worker(
 
 
 def _await_lake(context: StageContext, stopping: threading.Event) -> bool:
-    """Waits for the first `prism table apply`. Returns False if `stopping` comes first."""
+    """Waits for the first `prism table apply` of this version. Returns False if `stopping` comes first."""
     is_told = False
     while not stopping.is_set():
         try:
             context.check_lake()
-        except NoLake as error:
+        except (NoLake, OldSchema) as error:
             if not is_told:
                 _say(f"{error}; waiting")
             is_told = True

@@ -20,6 +20,8 @@ PrismError
     ├── UnsupportedContent    an object has to be written otherwise before it can be read
     ├── MissingBucket
     ├── ErasureMissing        the lake records an erasure that PostgreSQL lacks
+    ├── WrongSchema           the tables of PostgreSQL are too new for this code
+    │   └── OldSchema         `prism table apply` of this version comes first
     ├── WrongLake             the database belongs to another lake, or the lake to another database
     │   └── NoLake            no table was applied yet
     ├── MissingQueue
@@ -110,6 +112,14 @@ class UnsupportedContent(TerminalError):
 
 class MissingBucket(TerminalError):
     """A bucket does not exist. Create it or correct its setting."""
+
+
+class WrongSchema(TerminalError):
+    """The tables of PostgreSQL are too new for this code. Nothing was done."""
+
+
+class OldSchema(WrongSchema):
+    """PostgreSQL has no tables yet, or those of an older version. Nothing was done."""
 
 
 class WrongLake(TerminalError):

@@ -14,9 +14,10 @@ from pathlib import Path
 import sqlalchemy
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.errors import DatabaseUnavailable
+from prism_assets.domain.errors import DatabaseUnavailable, WrongSchema
 from prism_assets.metadata.database_errors import translated
 from prism_assets.metadata.locks import MIGRATION
+from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.postgres import Keepalive, create_engine
 from prism_assets.transactions import inside_transaction
 
@@ -91,6 +92,8 @@ class Database:
         Each migration is a transaction of its own, or a few. A death between them leaves the schema of an older
         version, and the next call continues there. A new, unused database takes all migrations in one transaction. No
         deadline cuts a migration off: it would start again and never end.
+
+        The schema of the next release stays as it is. Raises WrongSchema for that of a later one.
         """
         # Imported here, because only migrations need Alembic and its import is slow.
         import alembic.command
@@ -100,6 +103,12 @@ class Database:
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         patience = _MIGRATION_PATIENCE if self._seconds_left is None else self._seconds_left()
         with self._translated(), self._turn(patience) as turn, self._engine.connect() as connection:
+            version = load_schema_version(connection)
+            connection.rollback()  # each migration begins its own transaction
+            if version.too_new:
+                raise WrongSchema(version.too_new)
+            if version.stored > version.known:
+                return
             config.attributes["connection"] = connection
             config.attributes["turn"] = turn
             config.attributes["one_transaction"] = _is_new(connection)

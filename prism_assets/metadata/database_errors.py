@@ -10,7 +10,7 @@ import sqlalchemy
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, TerminalError
+from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, OldSchema, TerminalError
 from prism_assets.metadata.certificates import why_rejected
 from prism_assets.metadata.session_holders import describe_holders
 from prism_assets.secret_references import secrets_seen
@@ -98,9 +98,9 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
     where = f"PostgreSQL at {url.host}:{url.port or 5432}"
     message = _without_password(_first_line(error.orig), url)
     if state == "42P01":
-        return TerminalError("the database has no prism tables of this version yet: run `prism table apply` first")
+        return OldSchema("the database has no prism tables of this version yet: run `prism table apply` first")
     if state == "42703":
-        return TerminalError("the database has the tables of an older version: run `prism table apply` first")
+        return OldSchema("the database has the tables of an older version: run `prism table apply` first")
     if state.startswith(("22", "23")):
         return InvariantBroken(f"PostgreSQL refused an inconsistent change: {message}")
     if state == "53300":

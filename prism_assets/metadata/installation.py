@@ -7,18 +7,26 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.installation import Installation, Place
+from prism_assets.metadata.schema_version import STORED, SchemaVersion
 
 
 def load(connection: Connection) -> Installation | None:
-    """Returns the lake of this database, or None before the first `prism table apply`. Reads without locks."""
-    row = connection.execute(text("SELECT * FROM prism_installation")).one_or_none()
-    if row is None:
+    """Returns the lake of this database, or None before the first `prism table apply`. Reads without locks.
+
+    Raises WrongSchema if this code cannot work on the tables, OldSchema if they have to be migrated first.
+    """
+    row = connection.execute(text(_LOAD)).one()
+    SchemaVersion.of(row.version).check()
+    if row.installation_id is None:
         return None
     return Installation(
         installation_id=row.installation_id,
         place=Place(bucket=row.bucket_name, prefix=row.key_prefix, endpoint=row.endpoint),
         marked=row.mark_time is not None,
     )
+
+
+_LOAD = f"SELECT v.version, i.* FROM (SELECT {STORED} AS version) v LEFT JOIN prism_installation i ON true"
 
 
 def begin(connection: Connection, place: Place, now: datetime) -> Installation:

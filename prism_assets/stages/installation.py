@@ -10,6 +10,7 @@ from prism_assets.domain.installation import Belonging, Installation, Place, bel
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import installation
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.marker import marker_url, put_marker, read_marker
 from prism_assets.objectstore.stores import Stores
@@ -55,8 +56,10 @@ def _compare(lake: Lake, stores: Stores, known: Installation | None) -> _LakeMat
 
 
 def check_lake(database: Database, lake: Lake, stores: Stores) -> Installation:
-    """Returns the shared installation of database and lake. Raises WrongLake, without a change, if they do not belong
-    together.
+    """Returns the shared installation of database and lake. Changes nothing.
+
+    Raises WrongSchema if this code cannot work on the tables in PostgreSQL, and WrongLake if database and lake do not
+    belong together.
     """
     pair = _match_lake(database, lake, stores)
     if pair.known is None or pair.found is not Belonging.OURS:
@@ -66,8 +69,9 @@ def check_lake(database: Database, lake: Lake, stores: Stores) -> Installation:
 
 def preview_lake(database: Database, lake: Lake, stores: Stores, *, restore_marker: bool) -> tuple[str, ...]:
     """Returns the steps of `take_lake`, a line each. Raises WrongLake if it would refuse. The schema may be missing."""
-    migrated = database.has_table("prism_installation")
-    pair = _match_lake(database, lake, stores) if migrated else _compare(lake, stores, None)
+    with database.begin() as connection:
+        is_new = load_schema_version(connection).stored == 0
+    pair = _compare(lake, stores, None) if is_new else _match_lake(database, lake, stores)
     return _plan(pair, lake, restore_marker=restore_marker)
 
 

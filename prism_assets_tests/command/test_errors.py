@@ -163,6 +163,31 @@ def test_every_command_before_the_first_apply(prism: Prism, bare_database: str) 
         in_one_line(done)
 
 
+def test_commands_on_the_tables_of_a_later_release(table: Prism) -> None:
+    table.world.drop(some_rows(3, utc(NOON)))
+    with table.world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0999'")
+    for words in (("table", "apply"), ("table", "apply", "--dry-run"), ("stream",), ("run",), ("gc",), ("doctor",)):
+        done = table(*words)
+        fails(done, 1, "have version 999, which this code does not know", "install the release that ran the last")
+        in_one_line(done)
+    with table.world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    table.ok("run", "--now", NOON)
+    assert len(table.world.ids()) == 3
+
+
+def test_commands_on_the_tables_of_the_next_release(table: Prism) -> None:
+    """While an upgrade rolls over the machines, those of the former release go on."""
+    table.world.drop(some_rows(3, utc(NOON)))
+    with table.world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
+    table.ok("table", "apply")
+    table.ok("run", "--now", NOON)
+    assert len(table.world.ids()) == 3
+    assert "install the new release here, too" in table.ok("doctor").out
+
+
 def test_a_staging_bucket_that_does_not_exist(prism: Prism) -> None:
     prism.world.apply(a_table(bucket="nowhere"))
     done = prism("discover")

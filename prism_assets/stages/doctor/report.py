@@ -20,7 +20,9 @@ class DoctorReport:
     objects: int
     deep: bool
     notes: tuple[str, ...] = ()
-    """Skipped offsets, by decision of a person, and brokers that this machine has no connection to. No findings."""
+    """No findings: tables of the next release, skipped offsets by decision of a person, and brokers that this machine
+    has no connection to.
+    """
     published_design: bool
     """The schema is the one of the published design, so only PostgreSQL was examined."""
     seconds: float

@@ -6,6 +6,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.names import TableName
@@ -14,6 +16,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
 from prism_assets.metadata import clock, invariants
 from prism_assets.metadata.kafka import audit
+from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.metadata.tables import drops
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.optimizers import look_at_optimizers
@@ -47,6 +50,7 @@ def run_doctor(
         invariants.begin_reading(connection)
         now = now or clock.database_time(connection)
         published_design = invariants.is_of_published_design(connection)
+        notice = None if published_design else _notice(connection)
         going = set() if published_design else {drop.table_id for drop in drops.load_drops(connection, open_only=True)}
         known = {number: name for number, name in invariants.load_names(connection).items() if number not in going}
         chosen = _chosen(known, names)
@@ -55,7 +59,7 @@ def run_doctor(
     examined = examination.look_at_erasures(examined)
     sound = set(chosen) if published_design else {table.table_id for table in examined}
     named = {number: name for number, name in chosen.items() if number in sound}
-    notes = [] if published_design else _decided(context, examined)
+    notes = [] if published_design else [*([notice] if notice else []), *_decided(context, examined)]
     findings = list(find_violations(context, named, published_design=published_design))
     if not published_design:
         findings += _for_a_person(context, examined, now, findings)
@@ -73,6 +77,13 @@ def run_doctor(
         published_design=published_design,
         seconds=time.monotonic() - started,
     )
+
+
+def _notice(connection: Connection) -> str | None:
+    """Returns a sentence if the tables are of the next release. Raises WrongSchema if this code cannot read them."""
+    version = load_schema_version(connection)
+    version.check()
+    return version.notice
 
 
 def _for_a_person(

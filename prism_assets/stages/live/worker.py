@@ -18,7 +18,7 @@ from datetime import datetime
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.text import counted
 from prism_assets.engine.live import LiveEngines
-from prism_assets.metadata.schema_version import newer_version
+from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.settings import Settings
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -123,7 +123,7 @@ class LiveWorker:
         self._told: dict[str, float] = {}
 
     def run(self, stopping: threading.Event) -> None:
-        """Takes turns until `stopping` is set, or the schema is newer than the code. Releases its leases at the end.
+        """Takes turns until `stopping` is set, or the schema is too new for the code. Releases its leases at the end.
 
         An error never ends the loop. The next turn comes after a pause that doubles with each failure. After five
         failures in a row the worker releases its tables, because the fault may lie in its own machine.
@@ -146,11 +146,7 @@ class LiveWorker:
         pause, failures = _PAUSE_SECONDS, 0
         while not stopping.is_set():
             try:
-                if version := self._newer_schema():
-                    self._tell(
-                        f"the schema of the database has version {version}, which this code does not know; "
-                        "the worker ends and releases its tables: install the new version and start it again"
-                    )
+                if self._is_too_old():
                     return
                 worked = self.turn(stopping)
                 pause, failures = (0.0 if worked else _PAUSE_SECONDS), 0
@@ -189,11 +185,17 @@ class LiveWorker:
         self.vitals.spool = self._spool.figures
         self._report(self._spool.collect())
 
-    def _newer_schema(self) -> str | None:
+    def _is_too_old(self) -> bool:
+        """Whether the schema is too new for this code. A schema of the next release is told, and the worker goes on."""
         if not self._schema.is_due():
-            return None
+            return False
         with self._context.database.begin() as connection:
-            return newer_version(connection)
+            version = load_schema_version(connection)
+        if version.notice:
+            self._report([version.notice])
+        if version.too_new:
+            self._tell(f"{version.too_new}; the worker ends and releases its tables")
+        return version.too_new is not None
 
     def _beat_if_due(self) -> None:
         """Renews the leases. Only this loop does: while it hangs, the leases run out and sensors take over."""
