@@ -106,7 +106,7 @@ def test_a_folder_without_the_right_to_write_is_named(prism: Prism, tmp_path: Pa
 def test_a_new_project_has_the_dagster_of_the_repository() -> None:
     texts = project_texts()
     for name in ("dagster.yaml", "workspace.yaml"):
-        assert (ROOT / name).resolve() == ROOT / "prism_assets" / "drafting" / "project" / name
+        assert (ROOT / "prism_assets" / "drafting" / "project" / name).resolve() == ROOT / name
         assert texts[name] == (ROOT / name).read_text()
 
 

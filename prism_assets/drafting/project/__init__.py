@@ -1,6 +1,6 @@
 """The files of a new project, beside this module: settings, and Dagster's instance and workspace.
 
-`dagster.yaml` and `workspace.yaml` of the repository are links to the files here.
+`dagster.yaml` and `workspace.yaml` here are links to the files of the repository; a wheel holds their content.
 """
 
 from __future__ import annotations
