@@ -42,7 +42,7 @@ from bench.lake_state import (
 from bench.platform import bench_stack
 from bench.report import Grid, Report, Verdict
 from prism_assets.defs.location import load_location
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.platform import build_context
 from prism_assets.publishers.glue import GluePublisher
@@ -162,7 +162,7 @@ def _tick_beside_worker(context: StageContext, instance: DagsterInstance) -> Fig
 
 def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, str]:
     begun = time.perf_counter()
-    with build_sensor_context(instance=instance, resources=build_resources()) as sensor_context:
+    with build_sensor_context(instance=instance, resources=build_platform()) as sensor_context:
         result = sensor(sensor_context)
     seconds = time.perf_counter() - begun
     assert isinstance(result, SensorResult)

@@ -1,4 +1,4 @@
-"""All settings, from the environment or `prism.toml`. If neither names a database, from the local stack.
+"""All settings, from defs.yaml, the environment or `prism.toml`. If none names a database, from the local stack.
 
 Reading settings reports all mistakes at once. It opens no connection, unless a setting names a secret of AWS Secrets
 Manager: see `secret_references.py`. AWS credentials are no settings: boto3 and the object store read them from the
@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -31,6 +32,7 @@ from prism_assets.domain.service_limits import LONGEST_AFFIX
 from prism_assets.kafka.connections import SECRETS_OF_CLUSTERS
 from prism_assets.local_stack import local_home, read_env_file
 from prism_assets.objectstore.config import StoreConfig
+from prism_assets.project_settings import given_settings
 from prism_assets.secret_references import TOKEN_OF_RDS, is_reference, secret_at, secrets_seen
 
 IN_PROCESS = "in-process"
@@ -63,8 +65,10 @@ class PrismSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments first, then the environment, then prism.toml."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Arguments first, then defs.yaml of a Dagster project, then the environment, then prism.toml."""
+        given = {name: value for name, value in given_settings().items() if name in settings_cls.model_fields}
+        project = InitSettingsSource(settings_cls, given)
+        return init_settings, project, env_settings, TomlConfigSettingsSource(settings_cls)
 
     @field_validator("s3_endpoint", "glue_endpoint", "sqs_endpoint", check_fields=False)
     @classmethod
@@ -476,7 +480,7 @@ def load_settings(**overrides: Any) -> Settings:
     if "database_url" not in overrides:
         _take_local_environment()
     settings = load(Settings, **overrides)
-    _refuse_unknown_keys()
+    refuse_unknown("prism.toml has unknown keys", _toml_keys())
     return settings
 
 
@@ -511,13 +515,13 @@ def load(kind: type[_Loaded], **overrides: Any) -> _Loaded:
         raise _unreadable(error) from None
 
 
-def _refuse_unknown_keys() -> None:
-    """Raises SettingsError for an unknown key. A typo in prism.toml would silently leave the default."""
+def refuse_unknown(what: str, keys: Collection[str]) -> None:
+    """Raises SettingsError for names of no setting. A typo would silently leave the default."""
     names = {name for kind in _kinds(PrismSettings) for name in kind.model_fields}
-    unknown = [key for key in _toml_keys() if key not in names]
+    unknown = [key for key in keys if key not in names]
     if unknown:
         lines = [f"  {key}: there is no such setting{_nearest(key, names)}" for key in unknown]
-        raise SettingsError("\n".join(["prism.toml has unknown keys:", *lines]))
+        raise SettingsError("\n".join([f"{what}:", *lines]))
 
 
 def _kinds(kind: type[PrismSettings]) -> Iterator[type[PrismSettings]]:
@@ -532,10 +536,10 @@ def _nearest(key: str, known: Collection[str]) -> str:
 
 
 def _take_local_environment() -> None:
-    """Copies the local stack's `.prism/env` into the environment, unless the environment or prism.toml names a
-    database.
+    """Copies the local stack's `.prism/env` into the environment, unless defs.yaml, the environment or prism.toml names
+    a database.
     """
-    if "PRISM_DATABASE_URL" in os.environ or "database_url" in _toml_keys():
+    if "PRISM_DATABASE_URL" in os.environ or "database_url" in {*given_settings(), *_toml_keys()}:
         return
     for key, value in read_env_file(local_home() / "env").items():
         os.environ.setdefault(key, value)

@@ -52,8 +52,8 @@ def build_garbage_collection(location: Location) -> tuple[JobDefinition, Schedul
     """Returns the job and its daily schedule. The schedule is on by default and runs after the maintenance."""
 
     @op(description="Continues erasures and drops, and deletes unreferenced objects.")
-    def collect_garbage(context: OpExecutionContext, platform: PlatformResource) -> None:
-        with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
+    def collect_garbage(context: OpExecutionContext, prism_platform: PlatformResource) -> None:
+        with failures.mapped(), prism_platform.open(location, context.log.info, context.log.warning) as stages:
             erased = continue_erasures(stages)
             report = run_gc(stages)
             dropped = continue_drops(stages)
@@ -65,8 +65,8 @@ def build_garbage_collection(location: Location) -> tuple[JobDefinition, Schedul
             failures.raise_for("\n".join(errors), transient=transient)
 
     @op(description="Expires snapshots of Iceberg tables, joins manifests of closed days, and keeps tags.")
-    def optimize_iceberg(context: OpExecutionContext, platform: PlatformResource) -> None:
-        with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
+    def optimize_iceberg(context: OpExecutionContext, prism_platform: PlatformResource) -> None:
+        with failures.mapped(), prism_platform.open(location, context.log.info, context.log.warning) as stages:
             report = _optimized(stages)
         context.add_output_metadata(_metadata_of_iceberg(report))
         problems = [problem for table in report.tables for problem in table.problems if problem.date is None]

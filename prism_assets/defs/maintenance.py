@@ -165,8 +165,8 @@ def build_maintenance(location: Location) -> tuple[JobDefinition, ScheduleDefini
         )
 
     @op(description="Vacuums frequently changed tables and refreshes the planner's statistics.")
-    def refresh_database(context: OpExecutionContext, platform: PlatformResource) -> None:
-        with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
+    def refresh_database(context: OpExecutionContext, prism_platform: PlatformResource) -> None:
+        with failures.mapped(), prism_platform.open(location, context.log.info, context.log.warning) as stages:
             refresh_statistics(stages.database)
 
     @job(name=MAINTENANCE, description="Prunes old runs and refreshes PostgreSQL's statistics.")

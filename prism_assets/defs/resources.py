@@ -35,6 +35,8 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
 Log = Callable[[str], None]
+PLATFORM = "prism_platform"
+"""The key of the platform among the resources of a code location."""
 
 
 class SparkResource(LazyPySparkResource):
@@ -153,7 +155,11 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
     return True
 
 
+def build_platform() -> dict[str, Any]:
+    """Returns the one resource that assets, jobs and sensors need, under a name no other project uses."""
+    return {PLATFORM: PlatformResource(pyspark=SparkResource())}
+
+
 def build_resources() -> dict[str, Any]:
-    """Returns the resources by name, for assets and sensors."""
-    pyspark = SparkResource()
-    return {"platform": PlatformResource(pyspark=pyspark), "pyspark": pyspark, "s3": LakeS3Resource()}
+    """Returns the resources of prism's own code location that assets of other people may use, too."""
+    return {"pyspark": SparkResource(), "s3": LakeS3Resource()}

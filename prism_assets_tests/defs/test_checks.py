@@ -27,7 +27,7 @@ from sqlalchemy import text
 from prism_assets.defs.checks.specs import kinds_of
 from prism_assets.defs.keys import FAILED_TABLES_TAG, Stage, asset_key, part_of, table_of
 from prism_assets.defs.location import Location
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.reported import Reported
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
@@ -47,7 +47,7 @@ def run_alone(
     return materialize(
         assets_of(location),
         selection=AssetSelection.checks(AssetCheckKey(asset_key(table, part), name)),
-        resources=build_resources(),
+        resources=build_platform(),
         instance=instance,
         raise_on_error=False,
     )

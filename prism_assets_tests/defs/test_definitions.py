@@ -16,7 +16,7 @@ from dagster import AssetSpec, Definitions
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import asset_key, part_of
 from prism_assets.defs.location import load_location
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.domain.errors import SettingsError
 from prism_assets_tests.builders import a_table
@@ -26,7 +26,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def specs_of(root: Path, *table_files: str) -> dict[str, AssetSpec]:
-    definitions = Definitions(assets=build_assets(a_location(root, *table_files)), resources=build_resources())
+    definitions = Definitions(assets=build_assets(a_location(root, *table_files)), resources=build_platform())
     return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
 
 
@@ -154,7 +154,7 @@ def test_the_work_of_building_grows_with_the_tables_and_no_faster(tmp_path: Path
         location = a_location(folder, *(a_table(f"log.t{number:03}") for number in range(count)))
         with cProfile.Profile() as profile:
             definitions = Definitions(
-                assets=build_assets(location), sensors=build_sensors(location), resources=build_resources()
+                assets=build_assets(location), sensors=build_sensors(location), resources=build_platform()
             )
             definitions.get_repository_def()
         return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from sqlalchemy import text
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import PRIORITY_TAG, SENSOR_TAG, STAGE_TAG, asset_key, part_of
 from prism_assets.defs.location import Location
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_sensors import asked, launch, said, tick
@@ -55,7 +55,7 @@ def _run(
         [asset for asset in build_assets(location) if isinstance(asset, AssetsDefinition)],
         selection=[asset_key("log.events", part) for part in parts],
         partition_key=day,
-        resources=build_resources(),
+        resources=build_platform(),
         instance=instance,
         tags=tags,
     )

@@ -10,7 +10,7 @@ from dagster import DagsterInstance, Definitions, ExecuteInProcessResult
 
 from prism_assets.defs.garbage import build_garbage_collection
 from prism_assets.defs.keys import GARBAGE_COLLECTION
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets.stages.apply.run import run_apply
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.defs.tables import a_folder, a_location
@@ -42,7 +42,7 @@ def switched(settled: World, monkeypatch: pytest.MonkeyPatch) -> World:
 def run(world: World, instance: DagsterInstance, table: str = TABLE) -> ExecuteInProcessResult:
     job, schedule = build_garbage_collection(a_location(world.root, table))
     assert schedule.default_status.value == "RUNNING"
-    definitions = Definitions(jobs=[job], schedules=[schedule], resources=build_resources())
+    definitions = Definitions(jobs=[job], schedules=[schedule], resources=build_platform())
     return definitions.resolve_job_def(GARBAGE_COLLECTION).execute_in_process(instance=instance, raise_on_error=False)
 
 

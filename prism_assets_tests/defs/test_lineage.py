@@ -14,7 +14,7 @@ import prism_assets
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import part_of
 from prism_assets.defs.location import Location, load_location
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.stages.spooled import a_topic_table
@@ -30,7 +30,7 @@ _STAGES = {
 
 
 def specs_of(location: Location) -> dict[str, AssetSpec]:
-    definitions = Definitions(assets=build_assets(location), resources=build_resources())
+    definitions = Definitions(assets=build_assets(location), resources=build_platform())
     return {part_of(spec.key): spec for spec in definitions.resolve_all_asset_specs()}
 
 
@@ -70,7 +70,7 @@ def test_the_address_of_the_repository_is_a_setting(tmp_path: Path, monkeypatch:
 
 def test_one_tag_selects_the_row_of_a_table(tmp_path: Path) -> None:
     location = a_location(tmp_path, a_table("a.one", iceberg="true"), a_table("a.two", iceberg="true"))
-    definitions = Definitions(assets=build_assets(location), resources=build_resources())
+    definitions = Definitions(assets=build_assets(location), resources=build_platform())
     tagged = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()
               if spec.tags["prism/table"] == "a.one"}  # fmt: skip
     assert tagged == {f"prism/a/one_{part}" for part in _STAGES}
@@ -84,7 +84,7 @@ def test_building_says_nothing(tmp_path: Path) -> None:
 
 def test_a_topic_is_one_asset_before_the_staging_assets_of_all_tables_that_read_it(tmp_path: Path) -> None:
     files = [a_topic_table("a.one", "topic: app.events"), a_topic_table("a.two", "topic: app.events")]
-    definitions = Definitions(assets=build_assets(a_location(tmp_path, *files)), resources=build_resources())
+    definitions = Definitions(assets=build_assets(a_location(tmp_path, *files)), resources=build_platform())
     specs = {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
     topic = specs["kafka/main/app.events"]
     assert (topic.group_name, topic.kinds, topic.metadata["tables"]) == ("kafka", {"kafka"}, ["a.one", "a.two"])

@@ -22,7 +22,7 @@ from dagster._core.storage.partition_status_cache import get_and_update_asset_st
 
 from prism_assets.defs.keys import MAINTENANCE, asset_key
 from prism_assets.defs.maintenance import Pruned, build_maintenance, prune_runs
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.world import World
@@ -178,7 +178,7 @@ def test_many_pages_are_pruned_and_time_is_kept(instance: DagsterInstance) -> No
 
 def test_the_job_prunes_and_refreshes_and_its_schedule_is_on(settled: World, instance: DagsterInstance) -> None:
     job_, schedule = build_maintenance(a_location(settled.root, a_table()))
-    definitions = Definitions(jobs=[job_], schedules=[schedule], resources=build_resources())
+    definitions = Definitions(jobs=[job_], schedules=[schedule], resources=build_platform())
     make(instance, "2026-03-01")
     result = definitions.resolve_job_def(MAINTENANCE).execute_in_process(instance=instance)
     assert result.success
@@ -192,7 +192,7 @@ def test_the_job_prunes_and_refreshes_and_its_schedule_is_on(settled: World, ins
 def test_the_retention_is_a_setting(settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRISM_RUN_RETENTION_DAYS", "0")
     job_, _ = build_maintenance(a_location(settled.root, a_table()))
-    runner = Definitions(jobs=[job_], resources=build_resources()).resolve_job_def(MAINTENANCE)
+    runner = Definitions(jobs=[job_], resources=build_platform()).resolve_job_def(MAINTENANCE)
     result = runner.execute_in_process(instance=instance, raise_on_error=False)
     assert not result.success
     failure = result.failure_data_for_node("prune_old_runs")

@@ -18,7 +18,7 @@ from dagster import (
 
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import FAILED_TABLES_TAG, MAINTENANCE, PARTITION_TAG, asset_key
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.domain.errors import SettingsError
 from prism_assets.settings import load_alert_settings
@@ -218,9 +218,7 @@ def test_the_first_sentence_of_the_error_is_told(
 ) -> None:
     monkeypatch.setenv("PRISM_ALERT", receiver.target)
     location = a_location(settled.root, a_table(), a_table("log.sick", bucket="nowhere"))
-    job = Definitions(
-        assets=build_assets(location), resources=build_resources()
-    ).resolve_implicit_global_asset_job_def()
+    job = Definitions(assets=build_assets(location), resources=build_platform()).resolve_implicit_global_asset_job_def()
     done = job.execute_in_process(
         asset_selection=[asset_key(table, "live") for table in ("log.events", "log.sick")],
         partition_key=_today(),

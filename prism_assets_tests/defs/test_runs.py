@@ -18,7 +18,7 @@ from dagster import (
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import FAILED_TABLES_TAG, REBUILD_TAG, SENSOR_TAG, asset_key
 from prism_assets.defs.location import Location
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.world import World
@@ -50,7 +50,7 @@ def run(
         assets_of(location),
         selection=chosen.without_checks() if by_sensor else chosen,
         partition_key=day,
-        resources=build_resources(),
+        resources=build_platform(),
         instance=instance,
         raise_on_error=False,
         tags={**({SENSOR_TAG: "a_sensor"} if by_sensor else {}), **({REBUILD_TAG: rebuild} if rebuild else {})},

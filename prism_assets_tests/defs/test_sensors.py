@@ -31,7 +31,7 @@ from sqlalchemy import text
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import FAILED_TABLES_TAG, PRIORITY_TAG, STAGE_TAG, Stage, asset_key
 from prism_assets.defs.location import Location
-from prism_assets.defs.resources import build_resources
+from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.defs.sensors.in_flight import find_in_flight
 from prism_assets.stages.apply.run import run_apply
@@ -56,7 +56,7 @@ NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond
 def tick(instance: DagsterInstance, location: Location, name: str, cursor: str | None = None) -> SensorResult:
     """One tick of one sensor."""
     sensor = {item.name: item for item in build_sensors(location)}[name]
-    platform = {"platform": build_resources()["platform"]}
+    platform = build_platform()
     with build_sensor_context(instance=instance, cursor=cursor, resources=platform) as context:
         result = sensor(context)
     assert isinstance(result, SensorResult)
@@ -410,7 +410,7 @@ def test_a_failed_tick_is_recorded_by_dagster_as_that_sentence(settled: World, m
     monkeypatch.delenv("PRISM_DATABASE_URL")
     monkeypatch.setenv("PRISM_HOME", str(settled.root / "none"))
     definitions = Definitions(
-        assets=build_assets(location), sensors=build_sensors(location), resources=build_resources()
+        assets=build_assets(location), sensors=build_sensors(location), resources=build_platform()
     )
     with instance_for_test() as stored:
         found = get_external_sensor_execution(

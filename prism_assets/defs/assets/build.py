@@ -82,15 +82,15 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         description=f"{stage.value} of all tables in {zone}",
     )
     def step(
-        context: AssetExecutionContext, platform: PlatformResource
+        context: AssetExecutionContext, prism_platform: PlatformResource
     ) -> Iterator[MaterializeResult[Any] | AssetMaterialization | AssetCheckResult]:
         selection = Selection.of(context, stage)
         if not context.selected_asset_keys:
-            yield from results(stage, _check_alone(context, platform, location, selection))
+            yield from results(stage, _check_alone(context, prism_platform, location, selection))
             return
         order, log = RunOrder.of(context, stage), context.log
         # The platform stays open until the last event: the run's lock shows that its process is alive.
-        with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
+        with failures.mapped(), prism_platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, order, selection, log.warning)
             reported = yield from report(order, outcome, results(stage, checked), location.first_day, zone)
             reported_positions.record(stages, outcome.positions, reported, log.warning)
@@ -121,9 +121,9 @@ def _carry_out(
 
 
 def _check_alone(
-    context: AssetExecutionContext, platform: PlatformResource, location: Location, selection: Selection
+    context: AssetExecutionContext, prism_platform: PlatformResource, location: Location, selection: Selection
 ) -> tuple[CheckOutcome, ...]:
     """Runs checks without their stage, for people and for the schedule."""
     log = context.log
-    with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
+    with failures.mapped(), prism_platform.open(location, log.info, log.warning, context.run.run_id) as stages:
         return evaluate(stages, selection, location.limits(), datetime.now(timezone.utc))

@@ -60,8 +60,8 @@ def _build(name: str, tick: Tick, seconds: int, location: Location, target: Stag
         minimum_interval_seconds=seconds,
         default_status=DefaultSensorStatus.RUNNING,
     )
-    def evaluate(context: SensorEvaluationContext, platform: PlatformResource) -> SensorResult:
-        return run_tick(context, platform, location, tick)
+    def evaluate(context: SensorEvaluationContext, prism_platform: PlatformResource) -> SensorResult:
+        return run_tick(context, prism_platform, location, tick)
 
     return evaluate
 
