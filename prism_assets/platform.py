@@ -14,6 +14,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drafted_parts import DraftedField
 from prism_assets.domain.tables.drift import SeenField
 from prism_assets.engine.base import Engine
+from prism_assets.kernels.requirement import check_kernel
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores, stores_of
@@ -53,8 +54,9 @@ def build_context(
 
     `database` holds the caller's PostgreSQL sessions; without it the context has its own. With a deadline, PostgreSQL
     cancels statements after it, and silent stores and catalogs are given up sooner. `fail_fast_glue` does the latter
-    for Glue alone.
+    for Glue alone. Raises WrongUse if the compiled kernel is required and missing.
     """
+    check_kernel()
     fail_fast = fail_fast_glue or deadline is not None
     lake = Lake(settings.bucket, settings.prefix, settings.store)
     stores = stores_of(replace(settings.store, retry_seconds=_FAIL_FAST_SECONDS) if deadline else settings.store)

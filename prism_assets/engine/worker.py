@@ -15,9 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.domain.work import Task, from_json, to_json
 from prism_assets.engine.collector import collect_seldom, settle
+from prism_assets.kernels.requirement import check_kernel
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import stores_of
 
@@ -81,7 +83,14 @@ def tell_kernel(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def prepare_worker() -> None:
-    """Adapts memory, garbage collection and threads of this process to kernels."""
+    """Adapts memory, garbage collection and threads of this process to kernels.
+
+    Raises ModuleNotFoundError without a required kernel: by this type, Spark's errors are a fault of the surroundings.
+    """
+    try:
+        check_kernel()
+    except WrongUse as error:
+        raise ModuleNotFoundError(str(error)) from None
     pa.set_cpu_count(1)  # Spark gives a task one core, and the child process of a live worker is one of several
     _keep_memory()
     collect_seldom()

@@ -1,6 +1,7 @@
 """Loads the compiled kernel, the package `prism_kernel`, where a process has one.
 
-The kernel is optional. Without it, Python computes the same results in more time. `PRISM_KERNEL=off` leaves it out.
+The kernel is optional. Without it, Python computes the same results in more time. `PRISM_KERNEL=off` leaves it out,
+and `required` ends processes without it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-SWITCH = "PRISM_KERNEL"
-"""The environment variable that leaves the kernel out, for tests and comparisons."""
+from prism_assets.kernels.requirement import SWITCH
+
 _SEAM = 11
 """The version of the kernel that this code needs. A change of interface or results raises it on both sides."""
 _LOG_SECONDS = 60

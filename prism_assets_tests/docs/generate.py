@@ -110,7 +110,7 @@ _OTHERS = """\
 | `PRISM_DAGSTER_PG_HOST`, `_PORT`, `_USER`, `_PASSWORD`, `_DB` | Dagster's database, read by `dagster.yaml` |
 | `SPARK_CONNECT_AUTHENTICATE_TOKEN` | token of Spark Connect |
 | `PRISM_KAFKA_<CLUSTER>_<SETTING>` | connection to a cluster of [Kafka](kafka.md#connections), by librdkafka's names |
-| `PRISM_KERNEL` | `off` leaves the [compiled kernel](deploy.md#the-compiled-kernel) out, in each process and executor |
+| `PRISM_KERNEL` | `off` leaves the [compiled kernel](deploy.md#the-compiled-kernel) out, `required` demands it |
 | `PRISM_HOME` | folder of the local stack; `.prism` by default |
 | `PRISM_CACHE` | folder of its jars; `~/.cache/prism_assets` by default |
 | `PRISM_UI_PORT` | port of the UI that `prism-local demo` starts; 3000 by default |

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -15,8 +16,9 @@ import pytest
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.engine.inprocess import InProcessEngine
-from prism_assets.engine.worker import encode_share, run_share, tell_kernel
-from prism_assets.kernels.compiled import SWITCH, loaded_kernel
+from prism_assets.engine.worker import encode_share, prepare_worker, run_share, tell_kernel
+from prism_assets.kernels.compiled import loaded_kernel
+from prism_assets.kernels.requirement import SWITCH
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.plan import start_batch
@@ -96,3 +98,14 @@ def test_a_worker_without_the_kernel_tells_its_host_and_the_reason(no_kernel: No
     assert [json.loads(answer) for answer in answers.column(0).to_pylist()] == [
         [socket.gethostname(), "PRISM_KERNEL is off"]
     ]
+
+
+def test_a_task_without_a_required_kernel_is_a_fault_of_the_surroundings(
+    no_kernel: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "required")
+    monkeypatch.setitem(sys.modules, "prism_kernel", None)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"^the package prism_kernel .*, and PRISM_KERNEL is required: install"
+    ):
+        prepare_worker()

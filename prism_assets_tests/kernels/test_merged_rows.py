@@ -14,11 +14,12 @@ import pytest
 from prism_assets.domain.files.data_file import DataFile, SmallObject
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels import write
-from prism_assets.kernels.compiled import SWITCH, loaded_kernel
+from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.parquet import merged_rows
 from prism_assets.kernels.parquet.format import MERGED_SAMPLE, Encoder, dictionary_columns
 from prism_assets.kernels.parquet.merge_inputs import Input, aligned, union_schema
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
+from prism_assets.kernels.requirement import SWITCH
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
 
 OLD = a_table(

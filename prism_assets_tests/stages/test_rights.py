@@ -31,52 +31,14 @@ from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.requests import Requests, a_join_table, back, front
+from prism_assets_tests.rights import POLICIES, SECTIONS, Right, policies_text, rights_of
 from prism_assets_tests.stages.aging import delete_staging, gc, hours_pass, years_pass
 from prism_assets_tests.stages.test_erase import later
 from prism_assets_tests.world import World
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "iam.md"
 DAY, NEXT = "2026-03-01", "2026-03-02"
 NOON, AFTER, LATER = f"{DAY}T12:00", f"{NEXT}T00:10", f"{NEXT}T12:00"
 EVENTS = "log.events"
-ROLES = ("discover", "stream", "merge", "fold", "catalog", "iceberg", "repair", "rebuild", "erase", "doctor", "gc")
-
-
-# The document
-
-
-@dataclass(frozen=True)
-class Right:
-    """An action on a pattern of resources: `s3:GetObject` on `LAKE/*/live/*`, or `glue:GetTable` on anything."""
-
-    action: str
-    place: str
-
-
-def rights_of(role: str, *, dropping: bool = False) -> set[Right]:
-    """Returns the rights of a role's section and of the section for every role; drops of tables only with `dropping`.
-
-    Other conditions count as met.
-    """
-    (section,) = re.findall(rf"^## {role}\n(.*?)(?=^## )", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
-    found = {Right("s3:GetObject", "LAKE/prism-installation.json")}
-    if role != "discover":
-        found |= {Right("s3:ListBucket", "LAKE"), Right("s3:GetObject", "LAKE/prism-erasures/*")}
-    for entry in re.findall(r"^- (.*(?:\n  .*)*)", section, re.MULTILINE):
-        if dropping or not entry.startswith("dropped tables:"):
-            found |= {*_s3_rights(entry), *_glue_rights(entry)}
-    return found
-
-
-def _s3_rights(entry: str) -> Iterator[Right]:
-    """All actions on all places of an entry."""
-    for action in re.findall(r"`(s3:\w+)`", entry):
-        for place in re.findall(r"`(LAKE/[^`]*)`|\b(LAKE|STAGING)\b(?!/)", entry):
-            yield Right(action, place[0] or place[1])
-
-
-def _glue_rights(entry: str) -> Iterator[Right]:
-    return (Right(action, "*") for action in re.findall(r"`(glue:\w+)`", entry))
 
 
 # The recording
@@ -260,8 +222,12 @@ def test_the_rights_of_a_role_are_read_from_its_section() -> None:
     assert Right("glue:BatchUpdatePartition", "*") in rights_of("catalog")
     assert not any("STAGING" in right.place for right in rights_of("catalog"))
     writes = {"s3:PutObject", "s3:DeleteObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"}
-    for role in ROLES:
+    for role in SECTIONS:
         assert not [right for right in rights_of(role) if right.action in writes and "STAGING" in right.place]
+
+
+def test_the_policies_of_terraform_have_the_rights_of_the_document() -> None:
+    assert POLICIES.read_text() == policies_text(), "run python -m prism_assets_tests.rights"
 
 
 def test_what_a_role_has_no_right_for_is_found(recorded: RecordedWorld) -> None:
