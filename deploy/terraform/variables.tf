@@ -119,7 +119,7 @@ variable "database_class" {
 }
 
 variable "database_storage_gb" {
-  description = "Storage at the beginning; docs/deploy.md has the growth."
+  description = "Storage at the beginning; docs/postgresql.md has the growth."
   type        = number
   default     = 100
 }
