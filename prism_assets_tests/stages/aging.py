@@ -16,6 +16,11 @@ def hours_pass(world: World, hours: float, *, of_publications: bool = True) -> N
         if path.is_file():
             then = path.stat().st_mtime - hours * 3_600
             os.utime(path, (then, then))
+    database_ages(world, hours, of_publications=of_publications)
+
+
+def database_ages(world: World, hours: float, *, of_publications: bool = True) -> None:
+    """Makes ranges and, with `of_publications`, all publications older, and no object."""
     ago = f"interval '{hours * 3_600} seconds'"
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(f"UPDATE prism_merge_ranges SET update_time = update_time - {ago}")

@@ -239,8 +239,9 @@ def _strangers(
             partition,
             "foreign",
             others,
-            "written by somebody else, and readers see them",
-            "Find out who put them there, and remove them",
+            "written by somebody else, or before PostgreSQL was restored, and readers see them",
+            "After a restore, `prism run` and then `prism repair` replace or remove them; otherwise find out who "
+            "put them there, and remove them",
         )
 
 
