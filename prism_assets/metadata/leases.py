@@ -32,6 +32,8 @@ class LeaseKind(enum.Enum):
     ERASE = "erase"
     FOLD = "fold"
     """Every rewrite of the records of a join table. Their erasure also holds ERASE."""
+    HISTORY = "history"
+    """Registration and conversion of old objects of a table by `prism history`."""
     ADOPT = "adopt"
     """Adoption of older days of a table."""
     LIVE = "live"

@@ -101,6 +101,7 @@ CREATE TABLE prism_streams (
     key_prefix text NOT NULL,
     include_patterns text[] NOT NULL DEFAULT '{}',
     exclude_patterns text[] NOT NULL DEFAULT '{}',
+    since date, -- discovery leaves out objects with an earlier day in their keys; `prism history` registers them
     -- Of a prefix with several tables, `route_key` gives matching objects to this one. A stream without it reads the
     -- objects that none of `taken_keys`, the keys of the others, matches.
     route_key text,
@@ -234,7 +235,9 @@ CREATE TABLE prism_staging_objects (
     send_time timestamptz,
     sent_after timestamptz, -- of a spool object: its messages could be read after this time
     first_receive_time timestamptz NOT NULL,
-    state text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'claimed', 'done', 'failed')),
+    -- `history`: waits for a batch of `prism history`, behind all pending objects. Begun, it is like any other.
+    state text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'claimed', 'done', 'failed', 'history')),
+    history_date date, -- the day in the key of an object that `prism history` registered
 
     -- Decided by the first claim, and kept by all later attempts, so that they write the same rows.
     first_batch_id bigint, -- also decides between live and delayed, against the closing mark of the day
@@ -278,7 +281,8 @@ CREATE TABLE prism_staging_objects (
     -- Every line of a converted object is accounted for. The six counts are counted, none is a difference.
     CONSTRAINT prism_staging_objects_balance CHECK (state <> 'done'
         OR lines_in = rows_out + rows_quarantined + rows_filtered + rows_erased + rows_elsewhere),
-    CHECK (state <> 'claimed' OR (prism_stream_batch_id IS NOT NULL AND first_batch_id IS NOT NULL))
+    CHECK (state <> 'claimed' OR (prism_stream_batch_id IS NOT NULL AND first_batch_id IS NOT NULL)),
+    CHECK (state <> 'history' OR (history_date IS NOT NULL AND first_batch_id IS NULL AND generation = 0))
 );
 -- Claims: objects in order of arrival, begun ones before new ones, and suspects of a dead batch apart.
 CREATE INDEX prism_staging_objects_pending ON prism_staging_objects (prism_stream_id, prism_staging_object_id)
@@ -291,6 +295,10 @@ CREATE INDEX prism_staging_objects_suspects ON prism_staging_objects (prism_stag
 CREATE INDEX prism_staging_objects_large ON prism_staging_objects (prism_table_id)
     WHERE state = 'pending' AND content_length > 8388608;
 CREATE INDEX prism_staging_objects_claimed ON prism_staging_objects (prism_stream_batch_id) WHERE state = 'claimed';
+-- `prism history` converts day by day, and open days wait for objects of their history.
+CREATE INDEX prism_staging_objects_history
+    ON prism_staging_objects (prism_table_id, history_date, prism_staging_object_id)
+    WHERE history_date IS NOT NULL AND state IN ('history', 'pending', 'claimed');
 -- A marked partition closes when no object up to its closing batch is here any more.
 CREATE INDEX prism_staging_objects_unfinished ON prism_staging_objects (prism_table_id, first_batch_id)
     WHERE state IN ('pending', 'claimed') AND first_batch_id IS NOT NULL;
@@ -985,13 +993,13 @@ CREATE INDEX prism_iceberg_log_table ON prism_iceberg_log (prism_table_id, prism
 -- 9  Leases, garbage, drops, the installation
 -- =====================================================================================================================
 
--- The right to work alone at a table (adopt, catalog, erase, fold, gc, iceberg) or at a day (rebuild, repair). After a silence
+-- The right to work alone at a table (adopt, catalog, erase, fold, gc, history, iceberg) or at a day (rebuild, repair). After a silence
 -- longer than the lease another worker takes over, and the next commit of the first finds another token here. A live
 -- worker has a lease of each of its tables (live) and one of its presence (worker, a random number). They share out work, and
 -- no commit reads them; a drop waits for the former.
 CREATE TABLE prism_leases (
-    kind text NOT NULL CHECK (kind IN ('adopt', 'catalog', 'erase', 'fold', 'gc', 'iceberg', 'live', 'rebuild', 'repair',
-        'worker')),
+    kind text NOT NULL CHECK (kind IN ('adopt', 'catalog', 'erase', 'fold', 'gc', 'history', 'iceberg', 'live', 'rebuild',
+        'repair', 'worker')),
     subject_id bigint NOT NULL,
     lease_token uuid NOT NULL,
     worker text NOT NULL,

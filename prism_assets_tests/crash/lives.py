@@ -650,6 +650,38 @@ def changes(seed: int) -> Life:
     )
 
 
+def history(seed: int) -> Life:
+    """Old days that come in by `prism history`, beside rows of today, and late rows of them."""
+    author = Author(seed)
+    events = "log.events"
+    text = a_table(events, merge="{interval: 0}").replace('/events/"', '/events/", since: 2026-03-01')
+
+    def old(day: str, *, broken: int = 0) -> Drop:
+        drop = author.drop(events, f"{day}T11:00", broken=broken)
+        return replace(drop, folder=f"events/dt={day}")
+
+    return Life(
+        tables={events: "UTC"},
+        files=(text,),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run", "history", "run"),
+                (
+                    *(old("2026-02-26", broken=number) for number in range(2)),
+                    *(old("2026-02-27") for _ in range(2)),
+                    author.drop(events, "2026-03-01T11:00"),
+                ),
+            ),
+            Phase(utc("2026-03-01T13:00"), ("history", "discover", "stream", "catalog"), (old("2026-02-27"),)),
+            Phase(utc("2026-03-02T12:00"), ("run",)),
+        ),
+        watched=(events,),
+        rest=("history", "run"),
+    )
+
+
 LIVES: Mapping[str, Callable[[int], Life]] = {
     life.__name__: life
     for life in (
@@ -672,5 +704,6 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         erasure,
         parts,
         changes,
+        history,
     )
 }

@@ -28,6 +28,7 @@ from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.rules import withdraw_erasure
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.history.run import run_history
 from prism_assets.stages.iceberg.adopt import run_adopt
 from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.iceberg.run import run_iceberg
@@ -264,6 +265,12 @@ def _replay(context: StageContext, now: datetime) -> None:
     _raise(run_replay(context, "log.clicks", now=now).errors)
 
 
+def _history(context: StageContext, now: datetime) -> None:
+    """Brings in two old days of log.events. No object of today has to come first."""
+    first, last = date(2026, 2, 26), date(2026, 2, 27)
+    _raise(run_history(context, "log.events", first=first, last=last, clock=lambda: now, patience_seconds=0.0).errors)
+
+
 def _repair(context: StageContext, _now: datetime) -> None:
     run_repair(context)
 
@@ -393,6 +400,7 @@ _STEPS: Mapping[str, _Step] = {
     "reroute": _reroute,
     "rebuild group": _rebuild_group,
     "replay": _replay,
+    "history": _history,
     "repair": _repair,
     "erase": _erase,
     "erase records": _erase_records,

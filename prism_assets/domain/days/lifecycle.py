@@ -7,6 +7,7 @@ them, and `prism status` and the checks show them. SQL finds candidates, possibl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, Protocol
@@ -35,6 +36,10 @@ class Facts(Protocol):
 
     def unfinished_objects(self, partition: Partition) -> int:
         """Returns staging objects not converted that a batch up to the closing mark saw first, or any batch so far."""
+        ...
+
+    def unfinished_history(self, partition: Partition) -> int:
+        """Returns unconverted objects of `prism history` with the day, or the next one, in their keys."""
         ...
 
     def unmerged_live(self, partition: Partition) -> int | None:
@@ -160,6 +165,22 @@ class WaitForObjects(_Step):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WaitForHistory(_Step):
+    """The day is not marked: `objects` objects of its history would become delayed objects after the mark."""
+
+    undone: ClassVar[str] = "closed"
+    objects: int
+
+    @property
+    def reason(self) -> str:
+        """The reason as part of a sentence."""
+        return f"{counted(self.objects, 'object of its history is', 'objects of its history are')} not converted yet"
+
+    def __str__(self) -> str:
+        return f"not close: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class WaitForMerge(_Step):
     """Readers may not be switched. `is_contradiction`: no merge can resolve it."""
 
@@ -183,7 +204,7 @@ class WaitToExpire(_Step):
 
 
 Transition = MarkClosing | Close | Switch | Publish | Expire | Withdraw
-Wait = WaitForDayEnd | WaitForObjects | WaitForMerge | WaitToExpire
+Wait = WaitForDayEnd | WaitForHistory | WaitForObjects | WaitForMerge | WaitToExpire
 Step = Transition | Wait
 
 
@@ -207,12 +228,8 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
         if isinstance(step, Switch):
             after = replace(partition, switched=True)
     elif may_close(partition, facts.closes_from(partition), now):
-        if may_mark(partition, facts.closes_from(partition), now):
-            steps.append(MarkClosing())
-        if left := facts.unfinished_objects(partition):
-            steps.append(WaitForObjects(objects=left, follows=not partition.is_marked))
-        else:
-            steps.append(Close(follows=not partition.is_marked))
+        steps += _closing_steps(partition, facts)
+        if isinstance(steps[-1], Close):
             after = replace(partition, last_live_object_id=partition.last_object_id)
     elif partition.is_open:
         steps.append(WaitForDayEnd(ends=facts.closes_from(partition)))
@@ -270,6 +287,19 @@ def _is_too_old(partition: Partition, facts: Facts, now: datetime) -> bool:
     """Checks the database's clock, too, but only if it matters."""
     expires = facts.expires(partition)
     return may_expire(partition, expires, now) and may_expire(partition, expires, facts.not_ahead(now))
+
+
+def _closing_steps(partition: Partition, facts: Facts) -> Sequence[Step]:
+    """Returns the steps of a day that is over. Without a mark, the objects of its history come first."""
+    if partition.is_marked:
+        marks: list[Step] = []
+    elif left := facts.unfinished_history(partition):
+        return [WaitForHistory(objects=left)]
+    else:
+        marks = [MarkClosing()]
+    if left := facts.unfinished_objects(partition):
+        return [*marks, WaitForObjects(objects=left, follows=bool(marks))]
+    return [*marks, Close(follows=bool(marks))]
 
 
 def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire:

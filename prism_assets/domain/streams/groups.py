@@ -158,6 +158,9 @@ def _field_problems(group: Sequence[Member]) -> Iterator[Problem]:
 def _stream_problems(group: Sequence[Member]) -> Iterator[Problem]:
     """Yields streams that make other lines of an object than the first stream, or read other objects."""
     first = group[0]
+    for member in group:
+        if member.stream.since is not None:
+            yield member.problem("has `since`: only a prefix with a single table has a history")
     for member in group[1:]:
         if member.stream.format != first.stream.format:
             yield member.problem(f"has another format than that of {first.table}: give both the same one")

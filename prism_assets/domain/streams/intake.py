@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from prism_assets.domain.streams.key_dates import day_of_key
 from prism_assets.domain.streams.key_patterns import is_hidden, matches
 from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.text import counted
@@ -21,6 +22,7 @@ class LeftOut(Enum):
     EXCLUDED = "excluded"
     NOT_INCLUDED = "not_included"
     OTHER_TABLE = "other_table"
+    BEFORE_SINCE = "before_since"
 
     def __str__(self) -> str:
         return self.value
@@ -31,6 +33,7 @@ _WORDS: Mapping[LeftOut, str] = {
     LeftOut.EXCLUDED: "that `exclude` names",
     LeftOut.NOT_INCLUDED: "that no `include` names",
     LeftOut.OTHER_TABLE: "that `route` gives to another table",
+    LeftOut.BEFORE_SINCE: "of days before `since`",
 }
 
 
@@ -43,7 +46,18 @@ def reason_left_out(stream: Stream, key: str, content_length: int) -> LeftOut | 
       `include` spells this character.
     - If a stream has `include`, other objects are left out.
     - If `route` of several streams of a prefix names keys, each object belongs to one of them.
+    - If a stream has `since`, objects with an earlier day in their keys wait for `prism history`.
     """
+    reason = reason_never_read(stream, key, content_length)
+    if reason is None and stream.since is not None:
+        day = day_of_key(key)
+        if day is not None and day.isoformat() < stream.since:
+            return LeftOut.BEFORE_SINCE
+    return reason
+
+
+def reason_never_read(stream: Stream, key: str, content_length: int) -> LeftOut | None:
+    """Returns why neither discovery nor `prism history` reads an object, or None."""
     if key.endswith("/") and not content_length:
         return LeftOut.FOLDER_MARKER
     below = key.removeprefix(stream.key_prefix)

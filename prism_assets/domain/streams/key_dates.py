@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import date
 
+from prism_assets.domain.names import original_date
+
 _DATE = re.compile(
     r"(?:^|/)(?:"
     # dt=2026-03-01, dt=20260301, and with an hour: dt=2026-03-01-14, dt=2026-03-01T14
@@ -32,3 +34,8 @@ def folder_date(key: str) -> date | None:
                 except ValueError:  # no day of the calendar
                     continue
     return None
+
+
+def day_of_key(key: str) -> date | None:
+    """Returns the day in a key: the date of its writer in the object's name, or else the date in its folders."""
+    return original_date(key) or folder_date(key)

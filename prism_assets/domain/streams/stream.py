@@ -14,7 +14,7 @@ from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextF
 from prism_assets.domain.streams.topic import Topic, topic_url
 from prism_assets.domain.tables.stored_documents import check_known, read_part
 
-_OMITTED_IF_EMPTY = ("columns", "format", "group", "delete", "include", "exclude", "route", "topic")
+_OMITTED_IF_EMPTY = ("columns", "format", "group", "delete", "include", "exclude", "since", "route", "topic")
 """Fields of a stream that stored definitions leave out without content."""
 
 
@@ -95,6 +95,8 @@ class Stream:
     """Glob patterns on keys below the prefix (see `intake.py`)."""
     exclude: tuple[str, ...] = ()
     """Glob patterns on keys below the prefix (see `intake.py`)."""
+    since: str | None = None
+    """The first day of keys that are read by themselves, such as 2026-11-01. `prism history` brings in earlier ones."""
     route: Route | None = None
     """The stream's share of a prefix with several tables. None: everything."""
     topic: Topic | None = None

@@ -32,6 +32,7 @@ _ONLY_PREFIXES: Mapping[str, str] = {
     "url": "must not stand beside `topic`: a stream reads a prefix in S3, or a topic of Kafka",
     "include": "has no meaning for a topic, which has messages and no keys; write `keep` for rows to read",
     "exclude": "has no meaning for a topic, which has messages and no keys; write `keep` for rows to read",
+    "since": "is the first day of keys, and messages have none; write `start`",
     "route": "divides a prefix between tables; each table reads a topic by itself, so write `keep` in each of them",
 }
 _WANTED_START = f"must be {EARLIEST}, {LATEST}, or a time with its offset, such as 2026-11-01T00:00:00Z"

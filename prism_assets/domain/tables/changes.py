@@ -99,7 +99,7 @@ class ChangeStream(Change):
     @property
     def _other_patterns(self) -> str:
         """Waiting objects are still read. The next listing finds objects left out so far."""
-        if (self.before.include, self.before.exclude) == (self.stream.include, self.stream.exclude):
+        if _choice(self.before) == _choice(self.stream):
             return ""
         now = _patterns(self.stream) or ", without patterns"
         return f"{now}: the next listing checks every object again; waiting objects are still read"
@@ -228,10 +228,16 @@ def _format(stream: Stream) -> str:
     return ""
 
 
+def _choice(stream: Stream) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+    """Returns what chooses the objects of a stream by their keys."""
+    return stream.include, stream.exclude, stream.since
+
+
 def _patterns(stream: Stream) -> str:
-    """Returns a stream's patterns in the notation of table files, or ""."""
+    """Returns a stream's patterns and first day in the notation of table files, or ""."""
     patterns_by_key = {"include": stream.include, "exclude": stream.exclude}
-    return "".join(f", {key}: [{', '.join(patterns)}]" for key, patterns in patterns_by_key.items() if patterns)
+    shown = "".join(f", {key}: [{', '.join(patterns)}]" for key, patterns in patterns_by_key.items() if patterns)
+    return shown if stream.since is None else f"{shown}, since: {stream.since}"
 
 
 def _options(options: IcebergOptions) -> str:

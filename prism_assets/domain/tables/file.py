@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -282,6 +282,7 @@ def _streams(
             delete=expression(entry, "delete") if "delete" in entry.children else None,
             include=_patterns(entry, "include"),
             exclude=_patterns(entry, "exclude"),
+            since=_since(entry),
             route=read_route(entry),
         )
         refuse_format(entry, stream)
@@ -330,6 +331,20 @@ def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:
         elif pattern in given[:place]:
             stream.complain(key, f"{pattern} is given twice")
     return tuple(map(str, given))
+
+
+def _since(stream: YamlMapping) -> str | None:
+    """Returns the day of `since` as YYYY-MM-DD. YAML makes a date of text without quotes."""
+    if "since" not in stream.children:
+        return None
+    given = plain(stream.children["since"])
+    if isinstance(given, date) and not isinstance(given, datetime):
+        return given.isoformat()
+    try:
+        return date.fromisoformat(given).isoformat()
+    except (TypeError, ValueError):
+        stream.complain("since", f"{given} must be a day, such as 2026-11-01")
+        return None
 
 
 def _places_of_formats(top: YamlMapping) -> dict[str, str]:

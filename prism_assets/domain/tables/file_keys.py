@@ -297,6 +297,8 @@ _STREAMS = (
          example='["**/*.gz"]'),
     _key("streams[].exclude", Texts(), "glob patterns of keys to leave out", otherwise="none",
          example='["processing-failed/**"]'),
+    _key("streams[].since", Text(pattern=r"^\d{4}-\d\d-\d\d$"), "first day of keys; `prism history` has earlier ones",
+         otherwise="every day", example='"2026-11-01"'),
     _key("streams[].format", Section(words=("json",)), "lines, documents, text, or messages", default="json",
          example='{json: {records: "$.Records[*]"}}'),
     _key("streams[].format.json", Section(), "documents with records", otherwise="lines",

@@ -33,9 +33,12 @@ class Wanted:
     """Objects without a dead batch."""
     suspects: Sizes = Sizes()
     """Objects of dead batches."""
+    history: bool = False
+    """Only objects that `prism history` registered and no batch has begun."""
 
 
 EVERYTHING = Wanted()
+HISTORY = Wanted(history=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,8 @@ def claim_pending(
     batches come when there are no others, or at their turn, in smaller batches and without other objects. A restarted
     object waits until the uploads of its former start are removed, because readers would see its rows twice.
     """
+    if wanted.history:
+        return _claim_history(connection, batch_id, table_ids, max_objects, max_bytes)
     kinds = [(_claim_unsuspected, wanted.unsuspected), (_claim_suspects, wanted.suspects)]
     if batch_id % _TURN_OF_SUSPECTS == 0:
         kinds.reverse()
@@ -240,6 +245,25 @@ SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_o
 WHERE state = 'pending' AND batch_limit IS NOT NULL AND {IS_DUE} AND content_length BETWEEN :least AND :most
     AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
 ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED
+"""
+
+
+def _claim_history(
+    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
+) -> list[ClaimedObject]:
+    """Claims objects of histories, the oldest days first."""
+    rows = connection.execute(text(_PICK_HISTORY), {"tables": _listed(table_ids), "limit": max_objects}).all()
+    picked, _ = _within(rows, max_objects, max_bytes, started=False)
+    return _mark_claimed(connection, batch_id, picked)
+
+
+_PICK_HISTORY = f"""
+SELECT o.prism_staging_object_id, o.content_length
+FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
+WHERE o.state = 'history' AND o.history_date IS NOT NULL AND s.intake = 'convert' AND {MAY_BEGIN}
+    AND (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
+ORDER BY o.prism_table_id, o.history_date, o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
 """
 
 

@@ -151,7 +151,7 @@ FROM (
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
         CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
-    WHERE o.state = 'pending' AND o.first_batch_id IS NULL
+    WHERE o.state IN ('pending', 'history') AND o.first_batch_id IS NULL
         AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
         AND (o.send_time IS NULL OR f.sent > o.send_time
             OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', o.send_time)))

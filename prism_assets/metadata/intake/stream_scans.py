@@ -81,6 +81,7 @@ def save_scan(connection: Connection, known: KnownStream, scan: Scan) -> None:
             "left_out": json.dumps({reason.value: count for reason, count in scan.left_out.items()}),
             "include": list(known.stream.include),
             "exclude": list(known.stream.exclude),
+            "since": known.stream.since,
             "route": known.stream.route and known.stream.route.key,
             "taken": list(known.stream.route.taken_keys) if known.stream.route else [],
         },
@@ -92,7 +93,7 @@ INSERT INTO prism_stream_scans (prism_stream_id, position_key, resume_key, resum
     object_count, first_time, left_out)
 SELECT prism_stream_id, :key, :resume, :youngest, :now, CASE
         WHEN (include_patterns, exclude_patterns) = (CAST(:include AS text[]), CAST(:exclude AS text[]))
-            AND route_key IS NOT DISTINCT FROM CAST(:route AS text) AND taken_keys = CAST(:taken AS text[])
+            AND since IS NOT DISTINCT FROM CAST(:since AS date) AND route_key IS NOT DISTINCT FROM CAST(:route AS text) AND taken_keys = CAST(:taken AS text[])
             AND prism_table_id = :table AND NOT removed
         THEN CAST(:full AS timestamptz) ELSE to_timestamp(0) END, :count, :now, CAST(:left_out AS jsonb)
 FROM prism_streams WHERE prism_stream_id = :stream

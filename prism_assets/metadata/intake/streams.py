@@ -51,6 +51,7 @@ def load_streams(connection: Connection) -> list[KnownStream]:
                 discard=row.discard,
                 include=tuple(row.include_patterns),
                 exclude=tuple(row.exclude_patterns),
+                since=None if row.since is None else row.since.isoformat(),
                 route=_route(row.route_key, row.taken_keys),
                 topic=topic_at(row.bucket_name, row.key_prefix),
             ),
@@ -143,6 +144,7 @@ def save_streams(
             "discard": stream.discard,
             "include": list(stream.include),
             "exclude": list(stream.exclude),
+            "since": stream.since,
             "key": stream.route and stream.route.key,
             "taken": list(stream.route.taken_keys) if stream.route else [],
             "records": stream.records or "",
@@ -167,17 +169,19 @@ UPDATE prism_stream_scans x SET full_scan_time = to_timestamp(0), resume_key = N
 FROM prism_streams s
 WHERE s.prism_stream_id = x.prism_stream_id AND s.prism_table_id = :table
     AND s.bucket_name = :bucket AND s.key_prefix = :prefix
-    AND (s.include_patterns, s.exclude_patterns, coalesce(s.route_key, ''), s.taken_keys) <>
-        (CAST(:include AS text[]), CAST(:exclude AS text[]), coalesce(CAST(:key AS text), ''), CAST(:taken AS text[]))
+    AND (s.include_patterns, s.exclude_patterns, s.since, s.route_key, s.taken_keys) IS DISTINCT FROM
+        (CAST(:include AS text[]), CAST(:exclude AS text[]), CAST(:since AS date), CAST(:key AS text),
+            CAST(:taken AS text[]))
 """
 _SAVE_STREAM = """
 INSERT INTO prism_streams
     (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard, include_patterns, exclude_patterns,
-    route_key, taken_keys, records)
-VALUES (:table, :name, :bucket, :prefix, :enabled, :discard, :include, :exclude, :key, :taken, :records)
+    since, route_key, taken_keys, records)
+VALUES (:table, :name, :bucket, :prefix, :enabled, :discard, :include, :exclude, CAST(:since AS date), :key, :taken,
+    :records)
 ON CONFLICT (bucket_name, key_prefix, prism_table_id) DO UPDATE SET stream_name = EXCLUDED.stream_name,
     enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, include_patterns = EXCLUDED.include_patterns,
-    exclude_patterns = EXCLUDED.exclude_patterns, route_key = EXCLUDED.route_key, taken_keys = EXCLUDED.taken_keys,
+    exclude_patterns = EXCLUDED.exclude_patterns, since = EXCLUDED.since, route_key = EXCLUDED.route_key, taken_keys = EXCLUDED.taken_keys,
     records = EXCLUDED.records, removed = false
 """
 # The new table may know an object by another stream of its own.

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, text
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drops import Drop, DropState
+from prism_assets.metadata.intake import history
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
 _DAYS_AT_ONCE = 20
@@ -95,7 +96,9 @@ def count_unfinished(connection: Connection, table_id: int) -> int:
 
 
 _UNFINISHED = """
-SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table AND state IN ('pending', 'claimed')
+SELECT (SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table AND state IN ('pending', 'claimed'))
+    + (SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table AND state = 'history'
+        AND history_date IS NOT NULL)
 """
 
 
@@ -150,6 +153,7 @@ def forget_some_waiting(connection: Connection, table_id: int) -> bool:
     """
     values = {"table": table_id, "most": _OBJECTS_AT_ONCE}
     connection.execute(text(_FORGET_SCANS), values)
+    history.forget_waiting(connection, table_id)
     return connection.execute(text(_FORGET_SOME_WAITING), values).rowcount == _OBJECTS_AT_ONCE
 
 
@@ -219,11 +223,13 @@ def is_at_rest(connection: Connection, table_id: int, lease_seconds: float) -> b
 _IS_AT_REST = """
 SELECT NOT EXISTS (SELECT 1 FROM prism_staging_objects
         WHERE prism_table_id = :table AND state IN ('pending', 'claimed'))
+    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects
+        WHERE prism_table_id = :table AND state = 'history' AND history_date IS NOT NULL)
     AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs JOIN prism_partitions USING (prism_partition_id)
         WHERE prism_table_id = :table)
     AND NOT EXISTS (SELECT 1 FROM prism_leases
         WHERE heartbeat_time >= clock_timestamp() - make_interval(secs => :lease)
-            AND (kind IN ('adopt', 'catalog', 'erase', 'fold', 'iceberg', 'live') AND subject_id = :table
+            AND (kind IN ('adopt', 'catalog', 'erase', 'fold', 'history', 'iceberg', 'live') AND subject_id = :table
                 OR kind IN ('rebuild', 'repair') AND subject_id IN (
                     SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = :table)))
     AND NOT EXISTS (SELECT 1 FROM prism_topic_partitions JOIN prism_topics USING (prism_topic_id)

@@ -12,7 +12,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata import clock
 from prism_assets.metadata.days import partitions, retention
 from prism_assets.metadata.files import small_objects
-from prism_assets.metadata.intake import backlog
+from prism_assets.metadata.intake import backlog, history
 from prism_assets.metadata.records import folds, record_objects
 
 
@@ -42,6 +42,12 @@ class StoredFacts:
         Without a mark, by any batch so far.
         """
         return backlog.unfinished_before(self.connection, self.table.table_id, partition.closing_batch_id)
+
+    def unfinished_history(self, partition: Partition) -> int:
+        """Counts by index. Days that are to be closed early, or for a flip, do not wait for their history."""
+        if partition.close_early or self.table.is_flipping:
+            return 0
+        return history.count_unfinished(self.connection, self.table.table_id, partition.date)
 
     def unmerged_live(self, partition: Partition) -> int | None:
         """Counts by index. None unless for people."""

@@ -135,6 +135,9 @@ class _LoadedFacts:
     def unfinished_objects(self, partition: Partition) -> int:
         raise _FactMissing
 
+    def unfinished_history(self, partition: Partition) -> int:
+        raise _FactMissing
+
     def unmerged_live(self, partition: Partition) -> int | None:
         return self.unmerged.get(partition.partition_id, 0)
 

@@ -13,6 +13,7 @@ from prism_assets.domain.days.lifecycle import (
     Expire,
     MarkClosing,
     Switch,
+    WaitForHistory,
     WaitForMerge,
     WaitForObjects,
     WaitToExpire,
@@ -125,5 +126,5 @@ def _load_state(context: StageContext, connection: Connection, table: TableDefin
 def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
     """Returns the state changes of the partition, possible now or waiting. The catalog plans publications."""
     steps = next_steps(partition, StoredFacts(connection, table), now)
-    shown = (MarkClosing, Close, Switch, Expire, Withdraw, WaitForObjects, WaitForMerge, WaitToExpire)
+    shown = (MarkClosing, Close, Switch, Expire, Withdraw, WaitForHistory, WaitForObjects, WaitForMerge, WaitToExpire)
     return [str(step) for step in steps if isinstance(step, shown) and not step.follows]

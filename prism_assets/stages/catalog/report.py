@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date
 
-from prism_assets.domain.days.lifecycle import WaitForMerge, WaitForObjects, WaitToExpire
+from prism_assets.domain.days.lifecycle import WaitForHistory, WaitForMerge, WaitForObjects, WaitToExpire
 from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata.leases import Holder, in_brackets
@@ -22,7 +22,7 @@ class Waiting:
     reason: str
 
     @classmethod
-    def of(cls, partition: Partition, wait: WaitForMerge | WaitForObjects | WaitToExpire) -> Waiting:
+    def of(cls, partition: Partition, wait: WaitForHistory | WaitForMerge | WaitForObjects | WaitToExpire) -> Waiting:
         """Returns the reason of a waiting step."""
         return cls(date=partition.date, reason=f"is not {wait.undone}: {wait.reason}")
 

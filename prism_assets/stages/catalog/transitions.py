@@ -14,6 +14,7 @@ from prism_assets.domain.days.lifecycle import (
     Expire,
     Step,
     Switch,
+    WaitForHistory,
     WaitForMerge,
     WaitForObjects,
     WaitToExpire,
@@ -153,6 +154,8 @@ class _Days:
         """Marks partitions after the end of their day, then closes marked ones no batch can add live objects to any
         more.
 
+        A day without a mark waits for objects of its history: after the mark these would be delayed objects.
+
         One transaction for all marks and one for each close, which also hastens the merge of the rest. A death is
         harmless: a mark without a close is a state of its own, and the next run finds it.
         """
@@ -163,7 +166,9 @@ class _Days:
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
                 locks.hold_epoch(connection)
-                marks = partitions.mark_closing(connection, [p.partition_id for p in unmarked])
+                facts = StoredFacts(connection, self._table)
+                ready = [p.partition_id for p in unmarked if not facts.unfinished_history(p)]
+                marks = partitions.mark_closing(connection, ready)
                 failpoint("catalog.in_mark")
             failpoint("catalog.after_mark")
             marked = [p.date for p in unmarked if p.partition_id in marks]
@@ -178,7 +183,9 @@ class _Days:
             if Close() in steps:
                 failpoint("catalog.after_close")
                 closed.append(partition.date)
-            self.waiting += [Waiting.of(locked, step) for step in steps if isinstance(step, WaitForObjects)]
+            self.waiting += [
+                Waiting.of(locked, step) for step in steps if isinstance(step, WaitForHistory | WaitForObjects)
+            ]
         return marked, closed
 
     @contextmanager

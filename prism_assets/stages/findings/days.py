@@ -8,6 +8,7 @@ from prism_assets.domain.days.lifecycle import (
     Publish,
     Step,
     WaitForDayEnd,
+    WaitForHistory,
     WaitForMerge,
     WaitForObjects,
     WaitToExpire,
@@ -62,7 +63,7 @@ def _awaited(table: TableDefinition, partition: Partition, step: Step) -> Findin
     match step:
         case WaitForDayEnd():
             return _waits(table, partition, "day_end", f"the end of its day at {step.ends:%Y-%m-%d %H:%M}Z")
-        case WaitForObjects():
+        case WaitForHistory() | WaitForObjects():
             return _waits(table, partition, "close", f"the close: {step.reason}")
         case WaitForMerge():
             return _waits(table, partition, "switch", f"the switch: {step.reason}")

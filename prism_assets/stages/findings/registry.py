@@ -18,6 +18,7 @@ from prism_assets.stages.findings.erasures import CLOSED_DAYS, ERASURES
 from prism_assets.stages.findings.folds import FOLDS
 from prism_assets.stages.findings.garbage import GARBAGE, UPLOADS
 from prism_assets.stages.findings.groups import GROUPS
+from prism_assets.stages.findings.history import HISTORY
 from prism_assets.stages.findings.iceberg import BEHIND, FOREIGN, LEFT_OUT
 from prism_assets.stages.findings.merges import MERGES, RECORD_MERGES
 from prism_assets.stages.findings.objects import UNREAD, WAITING
@@ -35,6 +36,7 @@ SUBJECTS: Sequence[Subject] = (
     GROUPS,
     UNREAD,
     WAITING,
+    HISTORY,
     UPLOADS,
     DAYS,
     MERGES,

@@ -22,7 +22,8 @@ def find_silent(look: Look) -> Iterator[Finding]:
     """
     for item in load_listed(look.connection, list(look.names)):
         unread = dict(item.left_out)
-        unread.pop(LeftOut.OTHER_TABLE, None)
+        for reason in (LeftOut.OTHER_TABLE, LeftOut.BEFORE_SINCE):
+            unread.pop(reason, None)
         table, left_out = look.names[item.table_id], describe_left_out(unread)
         if item.last_error is not None and item.error_time is not None:
             yield _unlisted(table, item)

@@ -44,6 +44,7 @@ class KnownFacts:
 
     unfinished: int = 0
     unfolded: int = 0
+    history: int = 0
     unmerged: int | None = 3
     ranges: ObjectTotals = NINE
     too_old: datetime | None = None
@@ -56,6 +57,9 @@ class KnownFacts:
     def unfinished_objects(self, partition: Partition) -> int:
         self.asked.append("unfinished")
         return self.unfinished
+
+    def unfinished_history(self, partition: Partition) -> int:
+        return self.history
 
     def expires(self, partition: Partition) -> datetime | None:
         return self.too_old

@@ -1,0 +1,1 @@
+"""History: old objects of a table, registered and converted behind all others."""
