@@ -6,6 +6,9 @@ it. Each sensor tick makes a context, so contexts share clients.
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +39,38 @@ CLIENTS: Kept[tuple[str, str | None, str, Patience], Any] = Kept()
 """A process has a handful: each service has one address, with one patience for runs and one for ticks."""
 
 
+class RequestCounts:
+    """Calls of this process by service and outcome. Retries inside boto3 belong to their call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def read(self) -> Mapping[tuple[str, str], int]:
+        """Returns the counts by service and outcome."""
+        with self._lock:
+            return dict(self._counts)
+
+    def watch(self, client: Any) -> Any:
+        """Counts the calls of a client from now on. Returns the client."""
+        service = client.meta.service_model.service_name
+
+        def answered(parsed: Mapping[str, Any], **_more: Any) -> None:
+            status = parsed.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            self._add(service, "ok" if status < 300 else "refused")
+
+        client.meta.events.register("after-call", answered)
+        client.meta.events.register("after-call-error", lambda **_more: self._add(service, "unanswered"))
+        return client
+
+    def _add(self, service: str, outcome: str) -> None:
+        with self._lock:
+            self._counts[service, outcome] += 1
+
+
+REQUESTS = RequestCounts()
+
+
 def aws_client(service: str, endpoint: str | None, region: str, patience: Patience) -> Any:
     """Returns this process's client for a service such as `glue`. Threads may share it. Opens no connection.
 
@@ -51,7 +86,7 @@ def aws_client(service: str, endpoint: str | None, region: str, patience: Patien
     # Two threads must not use boto3's session at once, so only these two functions use it, one thread at a time.
     return CLIENTS.get(
         (service, endpoint, region, patience),
-        make=lambda: _session().client(service, endpoint_url=endpoint, config=config),
+        make=lambda: REQUESTS.watch(_session().client(service, endpoint_url=endpoint, config=config)),
         keeps=lambda _client: _session().get_credentials() is not None,
     )
 

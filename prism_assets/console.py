@@ -17,6 +17,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.days.publishers import GLUE_PUBLISHERS, words_of
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.text import counted, span
+from prism_assets.json_logs import is_json, json_line
 
 if TYPE_CHECKING:
     from prism_assets.domain.findings import Finding
@@ -61,7 +62,10 @@ def progress(as_json: bool) -> Callable[[str], None]:
 
 
 def complain(message: str) -> None:
-    """Prints an error in one or a few plain lines."""
+    """Prints an error in one or a few plain lines, or as one JSON object."""
+    if is_json():
+        sys.stderr.write(json_line("error", message) + "\n")
+        return
     err.print(f"[red]prism:[/red] {escape(message)}")
 
 

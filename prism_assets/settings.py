@@ -389,6 +389,12 @@ class MaintenanceSettings(PrismSettings):
     prune_seconds: int = Field(default=1_800, ge=1, description="seconds that one maintenance may spend on runs")
 
 
+class LogSettings(PrismSettings):
+    """The form of log lines. Loaded alone, because lines come before all other settings are read."""
+
+    log_format: Literal["text", "json"] = Field(default="text", description="json: one JSON object a line")
+
+
 def load_alert_settings(**overrides: Any) -> AlertSettings:
     """Loads the alert settings alone. Raises SettingsError with all wrong values."""
     return load(AlertSettings, **overrides)

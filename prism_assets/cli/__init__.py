@@ -14,6 +14,7 @@ from prism_assets import console
 from prism_assets.cli.ducklake import ducklake_app
 from prism_assets.cli.erase import erase
 from prism_assets.cli.history import history
+from prism_assets.cli.exporter import exporter
 from prism_assets.cli.iceberg import iceberg_app
 from prism_assets.cli.init import init
 from prism_assets.cli.joins import join_app
@@ -388,6 +389,7 @@ def files(
 
 
 app.command(rich_help_panel=DAILY)(worker)
+app.command(rich_help_panel=DAILY)(exporter)
 app.command(rich_help_panel=READERS)(query)
 app.command(rich_help_panel=TABLES)(history)
 app.command(rich_help_panel=REPAIR)(rebuild)

@@ -1,32 +1,47 @@
-"""The health server of a live worker: `/ready` for probes, and `/metrics` for Prometheus."""
+"""The health server of a process: `/live` and `/ready` for probes, and `/metrics` for Prometheus."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.metrics import Measured
+from prism_assets.metrics.text import CONTENT_TYPE, render
 
-if TYPE_CHECKING:
-    from prism_assets.engine.live import LiveEngines
-    from prism_assets.metadata.database import Database
-    from prism_assets.stages.live.vitals import Vitals
+_PATHS = "there are /live, /ready and /metrics\n"
 
-_DATABASE_SECONDS = 5.0
+
+class Watched(Protocol):
+    """A process with health and metrics. Threads of the server ask it."""
+
+    @property
+    def why_not_live(self) -> str:
+        """The reason to start the process again, or nothing."""
+        ...
+
+    @property
+    def why_not_ready(self) -> str:
+        """The reason why the process does no work now, or nothing."""
+        ...
+
+    def samples(self) -> Iterable[Measured]:
+        """Returns the metrics."""
+        ...
 
 
 class HealthServer:
     """Answers from its own threads, so that it also reports a loop that hangs."""
 
-    def __init__(self, place: tuple[str, int], vitals: Vitals, engines: LiveEngines, database: Database) -> None:
-        self.vitals, self._engines = vitals, engines
-        self._database = database.with_deadline(lambda: _DATABASE_SECONDS)
+    def __init__(self, place: tuple[str, int], watched: Watched, option: str = "--health") -> None:
+        self._watched = watched
         try:
             self._server = ThreadingHTTPServer(place, self._handler())
         except OSError as error:
-            where = f"--health {place[0]}:{place[1]}"
+            where = f"{option} {place[0]}:{place[1]}"
             raise WrongUse(f"{where} cannot be served ({error.strerror}): choose a free address of this host") from None
         self._server.daemon_threads = True
 
@@ -47,25 +62,13 @@ class HealthServer:
 
     def answer(self, path: str) -> tuple[int, str]:
         """Returns status and body."""
+        if path == "/live":
+            return _state("live", self._watched.why_not_live)
         if path == "/ready":
-            reason = self._why_not_ready()
-            return (503, f"{reason}\n") if reason else (200, "ready\n")
+            return _state("ready", self._watched.why_not_ready)
         if path == "/metrics":
-            self.vitals.child_deaths = self._engines.deaths
-            return 200, self.vitals.render()
-        return 404, "there are /ready and /metrics\n"
-
-    def _why_not_ready(self) -> str:
-        if not self.vitals.turns:
-            return "no turn has ended yet"
-        if not self.vitals.is_fresh:
-            return f"the last turn without an error ended {self.vitals.silent_seconds:.0f} s ago"
-        try:
-            with self._database.begin() as connection:
-                connection.exec_driver_sql("SELECT 1")
-        except PrismError as error:
-            return str(error)
-        return ""
+            return 200, render(self._watched.samples())
+        return 404, _PATHS
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -74,7 +77,7 @@ class HealthServer:
             def do_GET(self) -> None:
                 status, body = server.answer(self.path.partition("?")[0])
                 self.send_response(status)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Type", CONTENT_TYPE)
                 self.send_header("Content-Length", str(len(body.encode())))
                 self.end_headers()
                 self.wfile.write(body.encode())
@@ -83,3 +86,15 @@ class HealthServer:
                 """Prints nothing: a probe each second would fill the log."""
 
         return Handler
+
+
+def _state(name: str, reason: str) -> tuple[int, str]:
+    return (503, f"{reason}\n") if reason else (200, f"{name}\n")
+
+
+def read_place(option: str, text: str) -> tuple[str, int]:
+    """Returns host and port of an address such as 127.0.0.1:8090. Raises WrongUse."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) >= 1 << 16:
+        raise WrongUse(f"{option} {text} is no address: write it like 127.0.0.1:8090")
+    return host.strip("[]"), int(port)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prism_assets import console
 from prism_assets.cli.options import Tables
+from prism_assets.cli.service_lines import open_log
 from prism_assets.cli.table_names import takes_tables
-from prism_assets.domain.errors import NoLake, OldSchema, WrongUse
+from prism_assets.domain.errors import NoLake, OldSchema
+from prism_assets.domain.metrics import Source
+from prism_assets.json_logs import log_fields
 from prism_assets.settings import load_settings
 
 if TYPE_CHECKING:
     from prism_assets.domain.tables.definition import TableDefinition
     from prism_assets.stages.context import StageContext
+    from prism_assets.stages.live.vitals import Vitals
 
 _LAKE_SECONDS = 2.0
 """Seconds between two looks for a lake."""
@@ -29,7 +32,7 @@ _LAKE_SECONDS = 2.0
 def worker(
     table: Tables = None,
     health: Annotated[
-        str | None, typer.Option("--health", help="Serve /ready and /metrics here, such as 127.0.0.1:8090.")
+        str | None, typer.Option("--health", help="Serve /live, /ready and /metrics here, such as 127.0.0.1:8090.")
     ] = None,
     list_seconds: Annotated[
         float, typer.Option("--list-seconds", min=1, help="Seconds between listings of a stream, without queues.")
@@ -40,11 +43,15 @@ def worker(
     Several workers share the tables. Sensors leave these tables alone, and take over within seconds when a worker dies.
     Merges, closes and Iceberg stay with Dagster or `prism run`. Before the first `prism table apply` the worker waits.
     """
-    from prism_assets.cli.health import HealthServer
+    from prism_assets.cli.health import HealthServer, read_place
+    from prism_assets.cli.watched_worker import WatchedWorker
+    from prism_assets.metrics.otlp import pushed
     from prism_assets.platform import build_live_context
     from prism_assets.stages.live.worker import STOP_SECONDS, LiveOptions, LiveWorker, WorkerStopped
 
+    place = read_place("--health", health) if health else None
     settings = load_settings()
+    say = open_log("worker")
     context, engines = build_live_context(settings, progress=lambda _message: None)
     stopping = threading.Event()
     live = LiveWorker(
@@ -52,35 +59,37 @@ def worker(
         LiveOptions(names=table, list_seconds=list_seconds, spark_settings=settings),
         clock=lambda: datetime.now(timezone.utc),
         engines=engines,
-        tell=_say,
+        tell=say,
     )
 
     with ExitStack() as stack:
+        stack.enter_context(log_fields(worker=context.worker))
         stack.callback(context.database.dispose)
         stack.callback(engines.close)
-        if health:
-            stack.enter_context(HealthServer(_place(health), live.vitals, engines, context.database))
+        watched = WatchedWorker(live.vitals, engines, context.database)
+        if place:
+            stack.enter_context(HealthServer(place, watched))
+        stack.enter_context(pushed(Source.WORKER, watched.samples))
         try:
             with _stopped_by_signals(stopping):
-                if _await_lake(context, stopping):
+                if _await_lake(context, stopping, live.vitals, say):
                     _settle(context.choose_logs(table))
                     live.run(stopping)
         except WorkerStopped:
-            _say(
-                f"a running batch was released {STOP_SECONDS} s after the signal: the next worker converts its objects"
-            )
-    _say("ended")
+            say(f"a running batch was released {STOP_SECONDS} s after the signal: the next worker converts its objects")
+    say("ended")
 
 
-def _await_lake(context: StageContext, stopping: threading.Event) -> bool:
+def _await_lake(context: StageContext, stopping: threading.Event, vitals: Vitals, say: Callable[[str], None]) -> bool:
     """Waits for the first `prism table apply` of this version. Returns False if `stopping` comes first."""
     is_told = False
     while not stopping.is_set():
+        vitals.note_sign()
         try:
             context.check_lake()
         except (NoLake, OldSchema) as error:
             if not is_told:
-                _say(f"{error}; waiting")
+                say(f"{error}; waiting")
             is_told = True
             stopping.wait(_LAKE_SECONDS)
         else:
@@ -119,15 +128,3 @@ def _stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
         yield
     finally:
         signal.alarm(0)
-
-
-def _say(message: str) -> None:
-    """Prints one line with its time, for the log of a service manager."""
-    console.out.print(console.escape(f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ} worker: {message}"))
-
-
-def _place(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) >= 1 << 16:
-        raise WrongUse(f"--health {text} is no address: write it like 127.0.0.1:8090")
-    return host.strip("[]"), int(port)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from prism_assets.json_logs import JsonLines, is_json
+
 
 def print_lines_once() -> None:
     """Gives the root logger a handler if it has none. Every Dagster process calls it through the plugin of its
@@ -18,7 +20,7 @@ def print_lines_once() -> None:
         return
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+    handler.setFormatter(JsonLines() if is_json() else logging.Formatter(logging.BASIC_FORMAT))
     handler.addFilter(_is_printed_nowhere_else)
     root.addHandler(handler)
 

@@ -20,6 +20,7 @@ from bench.chart import chart
 from bench.overview import load_results, table_of_figures, table_of_origins, table_of_results
 from bench.sizing import sizing_table, slopes_table
 from prism_assets import settings as all_settings
+from prism_assets.domain.metrics import METRICS
 from prism_assets.domain.tables.file_keys import (
     KEYS,
     Amount,
@@ -42,9 +43,12 @@ from prism_assets.domain.tables.file_keys import (
 from prism_assets.domain.tables.file_schema import table_file_schema
 from prism_assets.settings import PrismSettings
 from prism_assets_tests.docs.picture import DARK, LIGHT, picture
+from prism_assets_tests.metrics.dashboard import dashboard
 
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 DOCS = Path(__file__).parents[2] / "docs"
+RULES = DOCS.parent / "deploy" / "prometheus" / "prism.rules.yaml"
+DASHBOARD = DOCS.parent / "deploy" / "grafana" / "prism.json"
 RESULTS = DOCS.parent / "bench" / "results" / "README.md"
 _PARTS: tuple[tuple[str, tuple[type[PrismSettings], ...]], ...] = (
     ("Database and lake", (all_settings.Settings,)),
@@ -60,6 +64,7 @@ _PARTS: tuple[tuple[str, tuple[type[PrismSettings], ...]], ...] = (
     ("Garbage collection", (all_settings.GcSettings,)),
     ("Dagster", (all_settings.LocationSettings, all_settings.MaintenanceSettings)),
     ("Alerts", (all_settings.AlertSettings,)),
+    ("Logs", (all_settings.LogSettings,)),
 )
 _INTRODUCTION = """\
 # Settings
@@ -121,6 +126,8 @@ def generated() -> dict[Path, str]:
     """Returns every generated file with its text. For a page with a generated part, the whole page."""
     return {
         DOCS / "settings.md": settings_page(),
+        DOCS / "metrics.md": _metrics_page(),
+        DASHBOARD: dashboard(),
         DOCS / "table-file.md": with_part((DOCS / "table-file.md").read_text(), "keys", keys_table()),
         DOCS / "table-file.schema.json": json.dumps(table_file_schema(), indent=2) + "\n",
         DOCS / "llms.txt": llms_text(),
@@ -128,6 +135,36 @@ def generated() -> dict[Path, str]:
         DOCS / "images" / "flow-dark.svg": picture(DARK),
         **_results(),
     }
+
+
+def _metrics_page() -> str:
+    """The page of metrics, with the tables of alerts and metrics."""
+    page = with_part((DOCS / "metrics.md").read_text(), "alerts", _alerts_table())
+    return with_part(page, "metrics", _metrics_table())
+
+
+def _alerts_table() -> str:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    rows = [
+        f"| `{rule['alert']}` | {rule.get('for', 'at once')} | {_without_templates(rule['annotations']['summary'])} |"
+        for rule in group["rules"]
+    ]
+    return "\n".join(["| alert | after | says |", "|---|---|---|", *rows, ""])
+
+
+def _without_templates(summary: str) -> str:
+    """A summary with names in place of expressions: `{{ $labels.table }}` becomes TABLE."""
+    chosen = re.sub(r"\{\{ with .*?\{\{ end \}\}", "TABLE", summary)
+    values = re.sub(r"\{\{ \$value[^}]*\}\}", "N", chosen)
+    return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: found[1].upper(), values)
+
+
+def _metrics_table() -> str:
+    rows = [
+        f"| `{item.name}` | {item.kind.value} | {', '.join(item.labels)} | {item.help} |"
+        for item in sorted(METRICS, key=lambda item: item.source.value)
+    ]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _results() -> dict[Path, str]:

@@ -33,6 +33,8 @@ class Converted:
     table_ids: Sequence[int] = ()
     """The tables that the batch could choose from."""
     errors: tuple[str, ...] = ()
+    lost_batches: int = 0
+    """1 for a batch that lost its lease."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,4 +77,4 @@ def finish(context: StageContext, plan: StreamPlan, table_ids: Sequence[int], no
     try:
         return Converted(report=run_batch(context, plan, now), table_ids=table_ids)
     except LeaseLost as error:
-        return Converted(errors=(str(error),), table_ids=table_ids)
+        return Converted(errors=(str(error),), lost_batches=1, table_ids=table_ids)

@@ -62,11 +62,17 @@ class Holdings:
         self._names: dict[int, str] = {}
         self._begun = False
         self._wanted: list[int] | None = None
+        self._lost = 0
 
     @property
     def worker(self) -> str:
         """The name of this worker in its leases."""
         return self._worker
+
+    @property
+    def lost(self) -> int:
+        """The number of tables so far whose lease ran out before it was renewed."""
+        return self._lost
 
     @property
     def wanted(self) -> Collection[int] | None:
@@ -132,7 +138,9 @@ class Holdings:
             held = leases.renew_held(connection, [*self._presence, *self._held.values()])
             leases.want_tables(connection, [lease for lease in held if lease.kind is LeaseKind.WORKER], wanted)
         self._presence = [lease for lease in held if lease.kind is LeaseKind.WORKER]
+        before = len(self._held)
         self._held = {lease.subject_id: lease for lease in held if lease.kind is LeaseKind.LIVE}
+        self._lost += before - len(self._held)
         if not self._presence:
             with self._context.database.begin() as connection:
                 leases.forget_silent(connection, _KINDS, _FORGOTTEN_SECONDS)

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.problems import Problem
 from prism_assets.domain.text import counted
 from prism_assets.engine.live import LiveEngines
+from prism_assets.json_logs import log_fields
 from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.settings import Settings
 from prism_assets.stages.context import StageContext
@@ -33,6 +35,7 @@ from prism_assets.stages.live.new_days import NewDays
 from prism_assets.stages.live.slow_lane import SlowLane
 from prism_assets.stages.live.vitals import Vitals
 from prism_assets.stages.stream.commit import reclaim_expired
+from prism_assets.stages.stream.report import StreamReport
 from prism_assets.stages.stream.run import discard_new, retry_given_up
 from prism_assets.stages.stream.uploads import remove_abandoned
 
@@ -166,10 +169,12 @@ class LiveWorker:
         self._spool_topics()
         self._note_slow()
         if self._holdings.tables:
-            self._take_in(self._clock())
+            with self.vitals.step("intake"):
+                self._take_in(self._clock())
             self._beat_if_due()
             if self._upkeep.is_due():
-                self._keep_up(self._clock())
+                with self.vitals.step("upkeep"):
+                    self._keep_up(self._clock())
                 self._beat_if_due()
             while not (stopping.is_set() or deadline.is_over) and self._convert(self._clock()):
                 self._publish()
@@ -202,8 +207,10 @@ class LiveWorker:
         if not self._beat.is_due():
             return
         before = self._holdings.tables
-        self._holdings.beat()
+        with self.vitals.step("beat"):
+            self._holdings.beat()
         held = self._holdings.tables
+        self.vitals.leases_lost = self._holdings.lost
         self.slow_lane.tables = tuple(held)
         self.vitals.tables = len(held)
         if held.keys() != before.keys():
@@ -246,10 +253,11 @@ class LiveWorker:
         self._report(held)
         self._new_days.adopt(context, self._holdings.tables)  # also days that another worker committed after a move
         report = reclaim_expired(context)
+        self.vitals.reclaimed += report.reclaimed
         report += retry_given_up(context, ids)
         report += discard_new(context, ids)
         evolved = evolve_tables(context, ids, now)
-        self._report(problem.reason for problem in (*report.problems, *evolved))
+        self._report((*report.problems, *evolved))
 
     def _convert(self, now: datetime) -> bool:
         """Runs one batch of small objects. Returns False if none is pending."""
@@ -257,7 +265,9 @@ class LiveWorker:
         self._report(claimed.held)
         if claimed.plan is None:
             return False
-        self._note(convert.finish(self._context, claimed.plan, claimed.table_ids, now))
+        with self.vitals.step("convert"):
+            converted = convert.finish(self._context, claimed.plan, claimed.table_ids, now)
+        self._note(converted)
         return True
 
     def _note_slow(self) -> None:
@@ -274,11 +284,21 @@ class LiveWorker:
         self.vitals.batches += report.batches
         self.vitals.objects += report.objects
         self.vitals.rows += report.rows_out
-        self._report(converted.errors)
-        self._report(problem.reason for problem in report.problems)
+        self.vitals.quarantined += report.quarantined
+        self.vitals.lost_batches += converted.lost_batches
+        with log_fields(batch=", ".join(map(str, report.batch_ids)) or None):
+            self._log_rows(report)
+            self._report(converted.errors)
+            self._report(report.problems)
         if report.retried or report.problems:
-            problems = remove_abandoned(self._context, converted.table_ids)
-            self._report(problem.reason for problem in problems)
+            self._report(remove_abandoned(self._context, converted.table_ids))
+
+    def _log_rows(self, report: StreamReport) -> None:
+        """Logs the rows of a batch, a line for each table and day. Only logs in JSON show lines of this level."""
+        names = self._holdings.tables
+        for change in report.changes:
+            with log_fields(table=names.get(change.table_id), day=change.date):
+                _LOG.info(f"{counted(change.rows, 'row')} of {counted(change.objects, 'object')} committed")
 
     def _publish(self) -> None:
         self._report(self._new_days.publish(self._context, self._holdings.tables, self._clock()))
@@ -289,18 +309,21 @@ class LiveWorker:
         self.vitals.tables, self._beat = 0, _Timer(_BEAT_SECONDS)
 
     def _fail(self, error: Exception) -> None:
-        self.vitals.failed_turns += 1
+        self.vitals.turn_failed()
         if isinstance(error, PrismError):
             self._report([str(error)])
         else:
             _LOG.exception("a turn of the worker failed; its batch keeps its lease, and the next turn goes on")
 
-    def _report(self, errors: Iterable[str]) -> None:
+    def _report(self, errors: Iterable[str | Problem]) -> None:
         """Prints each error once in `_TOLD_SECONDS`."""
         now = time.monotonic()
-        for error in errors:
+        for item in errors:
+            error = item.reason if isinstance(item, Problem) else item
             if self._told.get(error, float("-inf")) < now - _TOLD_SECONDS:
-                self._tell(error)
+                place = {"table": item.table, "day": item.date} if isinstance(item, Problem) else {}
+                with log_fields(**place):
+                    self._tell(error)
                 self._told[error] = now
         if len(self._told) > _MOST_TOLD:
             self._told.clear()

@@ -1,0 +1,210 @@
+"""Figures of the intake by table, for metrics. One statement each for all tables, without locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from prism_assets.metadata.intake.claims import NOT_BEGUN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """Objects of a table without rows. Unclaimed objects of stopped streams are left out: a person stopped these."""
+
+    table_id: int
+    pending: int
+    pending_bytes: int
+    claimed: int
+    oldest_seconds: float
+    """The age of the oldest."""
+
+
+def count_unfinished_by_age(connection: Connection, table_ids: Collection[int]) -> list[Unfinished]:
+    """Returns the counts of tables with unfinished objects. Reads the rows of these objects, as a backlog has them."""
+    return [Unfinished(**row._mapping) for row in connection.execute(text(_UNFINISHED), {"tables": list(table_ids)})]
+
+
+_UNFINISHED = f"""
+SELECT o.prism_table_id AS table_id, count(*) FILTER (WHERE o.state = 'pending') AS pending,
+    CAST(coalesce(sum(o.content_length) FILTER (WHERE o.state = 'pending'), 0) AS bigint) AS pending_bytes,
+    count(*) FILTER (WHERE o.state = 'claimed') AS claimed,
+    CAST(greatest(0, extract(epoch FROM clock_timestamp()
+        - min(coalesce(o.sent_after, o.send_time, o.first_receive_time)))) AS float8) AS oldest_seconds
+FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+WHERE o.state IN ('pending', 'claimed') AND o.prism_table_id = ANY(:tables)
+    AND NOT (s.intake = 'wait' AND {NOT_BEGUN})
+GROUP BY o.prism_table_id
+"""
+
+
+def count_given_up(connection: Connection, table_ids: Collection[int]) -> dict[int, int]:
+    """Returns the objects that were given up and wait for a decision, by table."""
+    rows = connection.execute(text(_GIVEN_UP), {"tables": list(table_ids)})
+    return {row.table_id: row.objects for row in rows}
+
+
+_GIVEN_UP = """
+SELECT prism_table_id AS table_id, count(*) AS objects FROM prism_staging_objects
+WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables) GROUP BY prism_table_id
+"""
+
+
+def last_rows(connection: Connection, table_ids: Collection[int]) -> dict[int, datetime]:
+    """Returns the time of the last conversion with rows, by table. Records of a join table have the one of their log.
+
+    Reads at most the last thousand conversions of a table. If none of them had rows, the first of them is the answer:
+    the rows are older still.
+    """
+    rows = connection.execute(text(_LAST_ROWS), {"tables": list(table_ids)})
+    return {row.table_id: row.last_time for row in rows if row.last_time is not None}
+
+
+_LAST_ROWS = """
+SELECT t.prism_table_id AS table_id, w.last_time
+FROM prism_tables t LEFT JOIN prism_tables c ON c.changes_of = t.prism_table_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(max(finish_time) FILTER (WHERE rows_out > 0), min(finish_time)) AS last_time FROM (
+        SELECT finish_time, rows_out FROM prism_staging_objects
+        WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
+        ORDER BY finish_time DESC LIMIT 1000) q
+) w
+WHERE t.prism_table_id = ANY(:tables)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversions:
+    """Sums over the objects of a table that were converted in a span of time."""
+
+    table_id: int
+    objects: int
+    bytes: int
+    lines: int
+    rows: int
+    quarantined: int
+    filtered: int
+    seconds: float
+    """The sum of times from arrival to commit."""
+    within: tuple[int, ...]
+    """Objects with a time up to each bound and above the former one, and last those above all bounds."""
+
+
+def sum_conversions(
+    connection: Connection,
+    table_ids: Collection[int],
+    bounds: Sequence[int],
+    after: datetime,
+    until: datetime,
+) -> list[Conversions]:
+    """Returns the conversions with after < finish time <= until. The index on finish times finds them."""
+    values = {"tables": list(table_ids), "after": after, "until": until, "bounds": list(bounds)}
+    rows = connection.execute(text(_CONVERTED), values)
+    return [_conversions(row._mapping, len(bounds)) for row in rows]
+
+
+def _conversions(row: Any, bounds: int) -> Conversions:
+    found = {name: value for name, value in row.items() if name not in ("places", "counts")}
+    within = [0] * (bounds + 1)
+    for place, count in zip(row["places"], row["counts"], strict=True):
+        within[place] = count
+    return Conversions(**found, within=tuple(within))
+
+
+# width_bucket gives the place among the bounds, where a time equal to a bound belongs to the next one. The difference
+# is one in a million.
+_CONVERTED = """
+SELECT table_id, CAST(sum(objects) AS bigint) AS objects, CAST(sum(bytes) AS bigint) AS bytes,
+    CAST(sum(lines) AS bigint) AS lines, CAST(sum(rows) AS bigint) AS rows,
+    CAST(sum(quarantined) AS bigint) AS quarantined, CAST(sum(filtered) AS bigint) AS filtered,
+    CAST(sum(seconds) AS float8) AS seconds, array_agg(place) AS places, array_agg(objects) AS counts
+FROM (
+    SELECT table_id, width_bucket(seconds, CAST(:bounds AS float8[])) AS place, count(*) AS objects,
+        sum(content_length) AS bytes, sum(lines_in) AS lines, sum(rows_out) AS rows,
+        sum(rows_quarantined) AS quarantined, sum(rows_filtered) AS filtered, sum(seconds) AS seconds
+    FROM (
+        SELECT prism_table_id AS table_id, content_length, coalesce(lines_in, 0) AS lines_in,
+            coalesce(rows_out, 0) AS rows_out, coalesce(rows_quarantined, 0) AS rows_quarantined, rows_filtered,
+            CAST(greatest(0, extract(epoch FROM finish_time - coalesce(sent_after, send_time, first_receive_time)))
+                AS float8) AS seconds
+        FROM prism_staging_objects
+        WHERE state = 'done' AND prism_table_id = ANY(:tables) AND finish_time > :after AND finish_time <= :until
+    ) o
+    GROUP BY table_id, place
+) p
+GROUP BY table_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningBatches:
+    """Batches at work."""
+
+    alive: int
+    silent: int
+    """Batches silent for longer than their lease: the next run takes their objects over."""
+
+
+def count_running(connection: Connection, lease_seconds: float) -> RunningBatches:
+    """Returns the counts of running batches."""
+    return RunningBatches(**connection.execute(text(_RUNNING), {"lease": lease_seconds}).one()._mapping)
+
+
+_RUNNING = """
+SELECT count(*) FILTER (WHERE NOT is_silent) AS alive, count(*) FILTER (WHERE is_silent) AS silent FROM (
+    SELECT heartbeat_time < clock_timestamp() - make_interval(secs => :lease) AS is_silent
+    FROM prism_stream_batches WHERE state = 'running') q
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A moment, and ids of rows below which nothing ends after it."""
+
+    time: datetime
+    batch_id: int
+    """Batches with smaller ids had ended."""
+    merge_log_id: int
+    """Merges up to this id had ended."""
+
+
+def mark_now(connection: Connection) -> Mark:
+    """Returns the present. Batches and ended merges have no index on times, so ids bound the search for the newest.
+
+    Ids become visible out of order, by a few.
+    """
+    return Mark(**connection.execute(text(_MARK)).one()._mapping)
+
+
+_MARK = """
+SELECT clock_timestamp() AS time,
+    coalesce((SELECT min(prism_stream_batch_id) FROM prism_stream_batches WHERE state = 'running'),
+        (SELECT max(prism_stream_batch_id) FROM prism_stream_batches), 0) - 100 AS batch_id,
+    coalesce((SELECT max(prism_merge_job_log_id) FROM prism_merge_job_log), 0) - 100 AS merge_log_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedBatches:
+    """Batches that ended in a span of time, in one state."""
+
+    state: str
+    batches: int
+    seconds: float
+
+
+def sum_batches(connection: Connection, mark: Mark, after: datetime, until: datetime) -> list[EndedBatches]:
+    """Returns batches with after < finish time <= until. `mark` is not later than `after`."""
+    values = {"first": mark.batch_id, "after": after, "until": until}
+    return [EndedBatches(**row._mapping) for row in connection.execute(text(_ENDED), values)]
+
+
+_ENDED = """
+SELECT state, count(*) AS batches, CAST(sum(extract(epoch FROM finish_time - start_time)) AS float8) AS seconds
+FROM prism_stream_batches
+WHERE prism_stream_batch_id >= :first AND finish_time > :after AND finish_time <= :until GROUP BY state
+"""

@@ -1,0 +1,55 @@
+"""Findings and failed checks, as metrics. Their statements take longer, so they run once a minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from prism_assets.domain.days.limits import CheckLimits
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.metrics import Sample
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.stages.checks.outcomes import Check
+from prism_assets.stages.checks.run import CHECKS, run_checks
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.findings.registry import read_findings
+
+ADVICE = "advice"
+"""The value of `acts` for findings that no command names at its end."""
+
+
+def count_findings(context: StageContext, names: Collection[str], now: datetime) -> Iterator[Sample]:
+    """Yields the number of findings by table, kind, and who ends them. Findings of all tables have an empty table."""
+    found = read_findings(context, None, now=now)
+    counts = Counter(
+        ((item.table or ""), item.kind, _acts(item)) for item in found if item.table is None or item.table in names
+    )
+    for labels, count in sorted(counts.items()):
+        yield Sample("prism_findings", count, labels)
+
+
+def _acts(item: Finding) -> str:
+    return ADVICE if item.acts is Acts.PERSON and not item.ends_runs else item.acts.value
+
+
+def count_failed_checks(
+    context: StageContext, tables: Sequence[TableDefinition], limits: Mapping[str, CheckLimits], now: datetime
+) -> Iterator[Sample]:
+    """Yields the outcome of every check that asks PostgreSQL alone, for each table that has it."""
+    for check in CHECKS.values():
+        names = [str(table.name) for table in tables if _has(table, check)]
+        if check.asks_catalog or not names:
+            continue
+        severity = "error" if check.is_error else "warning"
+        for outcome in run_checks(context, [check.name], now=now, names=names, limits=limits):
+            yield Sample("prism_check_failed", 0 if outcome.passed else 1, (outcome.table, check.name, severity))
+
+
+def _has(table: TableDefinition, check: Check) -> bool:
+    """Whether a table has the asset of a check, and the check."""
+    if check.asset == "iceberg" and table.iceberg is None:
+        return False
+    if check.asset != "catalog" and check.asset != "iceberg" and (check.asset == "records") != (table.join is not None):
+        return False
+    return check.is_of(table)

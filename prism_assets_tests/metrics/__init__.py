@@ -1,0 +1,1 @@
+"""Metrics: the registry, its text, OTLP, the exporter, and the files for Prometheus and Grafana."""
