@@ -13,8 +13,8 @@ import typer
 from prism_assets import console
 from prism_assets.cli.ducklake import ducklake_app
 from prism_assets.cli.erase import erase
-from prism_assets.cli.history import history
 from prism_assets.cli.exporter import exporter
+from prism_assets.cli.history import history
 from prism_assets.cli.iceberg import iceberg_app
 from prism_assets.cli.init import init
 from prism_assets.cli.joins import join_app
