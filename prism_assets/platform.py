@@ -163,7 +163,7 @@ def _engine(settings: Settings, lake: Lake, session: Callable[[], SparkSession] 
 
     return SparkEngine(
         lake,
-        session or (lambda: connect(settings.spark_remote)),
+        session or (lambda: connect(settings.spark_remote, settings.spark_config)),
         task_bytes=settings.task_bytes,
         advice=lambda: how_to_reach(settings.spark_remote, "PRISM_SPARK_REMOTE"),
     )

@@ -8,6 +8,7 @@ environment. The local stack's settings put its credentials there.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -250,7 +251,21 @@ class EngineSettings(PrismSettings):
     spark_remote: Annotated[str, BeforeValidator(_at_its_place)] = Field(
         default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
     )
+    spark_config: Annotated[dict[str, str], NoDecode] = Field(
+        default={}, repr=False, description='further settings of Spark, such as {"spark.executor.memory": "4g"}'
+    )
     task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
+
+    @field_validator("spark_config", mode="before")
+    @classmethod
+    def _config_is_object(cls, value: Any) -> Any:
+        with suppress(json.JSONDecodeError):
+            value = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(value, dict) or not all(str(name).startswith("spark.") for name in value):
+            raise ValueError('must be a JSON object with names of Spark, such as {"spark.executor.memory": "4g"}')
+        if reserved := sorted({"spark.remote", "spark.master"} & value.keys()):
+            raise ValueError(f"must not name {reserved[0]}: the setting spark_remote says where Spark is")
+        return {name: str(item).lower() if isinstance(item, bool) else str(item) for name, item in value.items()}
 
     @field_validator("spark_remote")
     @classmethod

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import prism_assets
-from prism_assets.settings import PrismSettings, load_settings, secret_values
+from prism_assets.domain.errors import SettingsError
+from prism_assets.settings import EngineSettings, PrismSettings, load, load_settings, secret_values
 
 DATABASE = "postgresql://prism:c%40nary-database@db.example/prism"
 
@@ -118,3 +119,25 @@ def test_every_setting_is_named_in_the_docs() -> None:
     pages = "".join(page.read_text() for page in (folder / "README.md", *(folder / "docs").glob("*.md")))
     named = set(re.findall(r"PRISM_[A-Z0-9_]+", pages))
     assert {f"PRISM_{field.upper()}" for field in _fields()} - named == set()
+
+
+def test_spark_takes_any_setting_from_json_or_from_a_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PRISM_SPARK_CONFIG", '{"spark.executor.memory": "4g", "spark.speculation": true}')
+    assert load(EngineSettings).spark_config == {"spark.executor.memory": "4g", "spark.speculation": "true"}
+    monkeypatch.delenv("PRISM_SPARK_CONFIG")
+    (tmp_path / "prism.toml").write_text('spark_config = {"spark.task.cpus" = 2}\n')
+    assert load(EngineSettings).spark_config == {"spark.task.cpus": "2"}
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ("spark.executor.memory=4g", "PRISM_SPARK_CONFIG: must be a JSON object with names of Spark"),
+        ('{"executor.memory": "4g"}', "PRISM_SPARK_CONFIG: must be a JSON object with names of Spark"),
+        ('{"spark.master": "yarn"}', "PRISM_SPARK_CONFIG: must not name spark.master"),
+    ],
+)
+def test_a_wrong_setting_of_spark_is_refused(config: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_SPARK_CONFIG", config)
+    with pytest.raises(SettingsError, match=sentence):
+        load(EngineSettings)

@@ -15,18 +15,9 @@ DAILY_JOBS = {MAINTENANCE: "daily maintenance", GARBAGE_COLLECTION: "garbage col
 STAGE_TAG = "prism/stage"
 DAY_TAG = "prism/day"
 FAILED_TABLES_TAG = "prism/failed_tables"
-REBUILD_TAG = "prism/rebuild"
-"""On a manual run or backfill of `live`, requests a rebuild of its days. See `Rebuilding`."""
 SENSOR_TAG = "dagster/sensor_name"
 PRIORITY_TAG = "dagster/priority"
 PARTITION_TAG = "dagster/partition"
-
-
-class Rebuilding(enum.Enum):
-    """Values of the rebuild tag: whether missing staging objects stop a rebuild or are skipped."""
-
-    YES = "yes"
-    WITHOUT_MISSING = "without-missing"
 
 
 class Stage(enum.Enum):

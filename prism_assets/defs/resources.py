@@ -40,7 +40,7 @@ PLATFORM = "prism_platform"
 
 
 class SparkResource(LazyPySparkResource):
-    """A Spark session on PRISM_SPARK_REMOTE, created on first use."""
+    """A Spark session on PRISM_SPARK_REMOTE with PRISM_SPARK_CONFIG, created on first use."""
 
     spark_config: dict[str, Any] = Field(default={}, description="further settings of Spark")
     """Further settings of Spark."""
@@ -48,13 +48,15 @@ class SparkResource(LazyPySparkResource):
     @property
     def spark_session(self) -> Any:
         """The session of this process: a Spark Connect client for `sc://…`, otherwise a driver in this process."""
+        settings = load_settings()
+        chosen = {**settings.spark_config, **self.spark_config}
 
         def make(address: str) -> Any:
             where = {"spark.remote" if address.startswith("sc://") else "spark.master": address}
-            config = {"spark.app.name": "prism_assets", **self.spark_config, **where}
+            config = {"spark.app.name": "prism_assets", **chosen, **where}
             return LazyPySparkResource(spark_config=config).spark_session
 
-        return open_session(load_settings().spark_remote, make, self.spark_config)
+        return open_session(settings.spark_remote, make, chosen)
 
 
 class LakeS3Resource(S3Resource):

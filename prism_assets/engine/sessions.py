@@ -41,16 +41,18 @@ UNREACHABLE_STATUSES = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 _SESSION_ENDED = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND")
 
 
-def connect(remote: str) -> SparkSession:
-    """Returns this process's session on `sc://…` through Spark Connect, or on a classic master."""
+def connect(remote: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Returns this process's session on `sc://…` through Spark Connect, or on a classic master, with Spark settings."""
 
     def make(address: str) -> Any:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("prism_assets")
+        for name, value in (settings or {}).items():
+            builder = builder.config(name, value)
         return (builder.remote(address) if address.startswith(_SCHEME) else builder.master(address)).getOrCreate()
 
-    return open_session(remote, make)
+    return open_session(remote, make, settings)
 
 
 def open_session(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from dagster import AssetSpec, DagsterInstance
+from dagster import AssetSpec, DagsterInstance, DagsterInvalidConfigError
 
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import asset_key
@@ -146,19 +146,19 @@ def test_settled_records_of_a_day_that_is_over_are_merged_behind_a_fold(
     assert said(tick(instance, location, "folds_due")) == "0 of 1 join table is due"
 
 
-def test_a_run_with_the_tag_makes_lost_records_again(settled: World, instance: DagsterInstance) -> None:
+def test_a_run_configured_to_rebuild_makes_lost_records_again(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_join_table(lateness="48h"))
     arrive(settled)
     run(instance, location, ["live"], tables=[LOG])
     run(instance, location, ["records"], tables=[RECORDS])
     (lost, *_) = sorted(path for path in settled.root.rglob("*.parquet") if "/records/" in str(path))
     lost.unlink()
-    result = run(instance, location, ["records"], tables=[RECORDS], rebuild="yes")
+    result = run(instance, location, ["records"], tables=[RECORDS], rebuild="all")
     assert result.success
     facts = {day: item.metadata for _, day, item in made(result)}
     assert facts[TODAY]["days rewritten"].value == [YESTERDAY]
     assert facts[YESTERDAY]["rows rewritten"].value == 1
-    refused = run(instance, location, ["live"], tables=[LOG], rebuild="yes")
+    refused = run(instance, location, ["live"], tables=[LOG], rebuild="all")
     assert "no rebuild makes other changes" in description_of(refused)
-    refused = run(instance, location, ["records"], tables=[RECORDS], rebuild="please")
-    assert "say yes, or leave it out" in description_of(refused, "records")
+    with pytest.raises(DagsterInvalidConfigError, match="rebuild"):
+        run(instance, location, ["records"], tables=[RECORDS], rebuild="without_missing")

@@ -11,12 +11,13 @@ from dagster import (
     AssetsDefinition,
     AssetSelection,
     DagsterInstance,
+    DagsterInvalidConfigError,
     ExecuteInProcessResult,
     materialize,
 )
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import FAILED_TABLES_TAG, REBUILD_TAG, SENSOR_TAG, asset_key
+from prism_assets.defs.keys import FAILED_TABLES_TAG, SENSOR_TAG, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_platform
 from prism_assets_tests.builders import a_table, some_rows
@@ -53,7 +54,8 @@ def run(
         resources=build_platform(),
         instance=instance,
         raise_on_error=False,
-        tags={**({SENSOR_TAG: "a_sensor"} if by_sensor else {}), **({REBUILD_TAG: rebuild} if rebuild else {})},
+        tags={SENSOR_TAG: "a_sensor"} if by_sensor else {},
+        run_config={"ops": {f"{part}_utc": {"config": {"rebuild": rebuild}} for part in parts}} if rebuild else None,
     )
 
 
@@ -161,7 +163,7 @@ def description_of(result: ExecuteInProcessResult, part: str = "live") -> str:
     return str(failure.user_failure_data.description)
 
 
-def test_a_day_is_rebuilt_where_the_tag_of_the_run_says_so(settled: World, instance: DagsterInstance) -> None:
+def test_a_day_is_rebuilt_where_the_configuration_of_the_run_says_so(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table())
     gone, _ = settled.drop(some_rows(3, NOW - timedelta(days=1))), settled.drop(some_rows(2, NOW - timedelta(days=1)))
     run(instance, location, ["live", "catalog"], day=YESTERDAY)
@@ -169,18 +171,18 @@ def test_a_day_is_rebuilt_where_the_tag_of_the_run_says_so(settled: World, insta
     location = a_location(settled.root, a_table(columns=["{name: mark, type: integer, value: '7'}"]))
     ((_, _, unasked),) = made(run(instance, location, ["live"], day=YESTERDAY))
     assert "objects converted again" not in unasked.metadata
-    ((_, _, item),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
+    ((_, _, item),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="all"))
     assert {name: item.metadata[name].value for name in ("definition version", "rows after the rebuild")} == {
         "definition version": 2, "rows after the rebuild": 5,
     }  # fmt: skip
     assert run(instance, location, ["catalog"], day=YESTERDAY).success
     assert settled.query("SELECT mark, count(*) FROM log.events GROUP BY 1") == [(7, 5)]
-    ((_, _, again),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
+    ((_, _, again),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="all"))
     assert again.metadata["objects converted again"].value == 0
     location = a_location(settled.root, a_table(columns=["{name: mark, type: integer, value: '8'}"]))
     settled.context.stores.delete("staging", [gone])
-    assert "1 staging object is gone" in description_of(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
-    ((_, _, partly),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="without-missing"))
+    assert "1 staging object is gone" in description_of(run(instance, location, ["live"], day=YESTERDAY, rebuild="all"))
+    ((_, _, partly),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="without_missing"))
     assert partly.metadata["examples of missing objects"].value == [f"s3://staging/{gone}"]
 
 
@@ -190,10 +192,10 @@ def test_days_that_cannot_be_rebuilt_fail_and_days_without_rows_do_not(
     location = a_location(settled.root, a_table())
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live"])
-    assert "it is not rebuilt: it is new" in description_of(run(instance, location, ["live"], rebuild="yes"))
-    assert run(instance, location, ["live"], day=YESTERDAY, rebuild="yes").success
-    said = description_of(run(instance, location, ["live"], rebuild="please"))
-    assert "the tag prism/rebuild of the run is please: say yes or without-missing, or leave it out" in said
+    assert "it is not rebuilt: it is new" in description_of(run(instance, location, ["live"], rebuild="all"))
+    assert run(instance, location, ["live"], day=YESTERDAY, rebuild="all").success
+    with pytest.raises(DagsterInvalidConfigError, match="rebuild"):
+        run(instance, location, ["live"], rebuild="please")
 
 
 def test_missing_settings_fail_the_run_with_their_names(

@@ -20,6 +20,7 @@ from dagster import (
 from prism_assets.defs import failures
 from prism_assets.defs.assets import reported_positions
 from prism_assets.defs.assets.catalog import make_catalog
+from prism_assets.defs.assets.configuration import config_schema
 from prism_assets.defs.assets.iceberg import make_iceberg
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
@@ -78,6 +79,7 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         partitions_def=daily(location.first_day, zone),
         can_subset=True,
         pool=stage.pool,
+        config_schema=config_schema(stage),
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
         description=f"{stage.value} of all tables in {zone}",
     )

@@ -1,6 +1,6 @@
 """The asset `live`: brings tables up to date. A batch takes everything pending for its tables, of all days.
 
-Manual runs and backfills also repair the requested day, and rebuild it if the run's tag asks for it.
+Manual runs and backfills also repair the requested day, and rebuild it if the run's configuration asks for it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def make_live(context: StageContext, order: RunOrder) -> Outcome:
     if not order.by_sensor and not problems:
         problems = _unconverted(context, ids, now)
     repaired, irreparable = (None, ()) if order.by_sensor or problems else _repaired(context, order)
-    rebuilt, refused = (
-        ({}, ()) if order.rebuild is None or order.by_sensor or problems else rebuild_days(context, order, ids)
-    )
+    rebuilt, refused = rebuild_days(context, order, ids) if order.rebuilds and not problems else ({}, ())
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     days = with_own_day(ids, order.day, changes)
     positions = read_positions(context, Stage.LIVE, ids, days)

@@ -10,10 +10,10 @@ from typing import Any
 from dagster import AssetCheckResult, AssetExecutionContext, AssetMaterialization, MaterializeResult
 
 from prism_assets.defs import failures
+from prism_assets.defs.assets.configuration import Rebuilding, rebuilding_of
 from prism_assets.defs.assets.reported_positions import Positions
 from prism_assets.defs.keys import (
     FAILED_TABLES_TAG,
-    REBUILD_TAG,
     SENSOR_TAG,
     Stage,
     asset_key,
@@ -36,9 +36,13 @@ class RunOrder:
     tables: tuple[str, ...]
     day: date
     by_sensor: bool
-    rebuild: str | None = None
-    """The value of the run's rebuild tag."""
+    rebuild: Rebuilding = Rebuilding.NONE
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether a person asked for a rebuild."""
+        return self.rebuild is not Rebuilding.NONE and not self.by_sensor
 
     @classmethod
     def of(cls, context: AssetExecutionContext, stage: Stage) -> RunOrder:
@@ -48,7 +52,7 @@ class RunOrder:
             tables=tuple(sorted(table_of(key) for key in context.selected_asset_keys)),
             day=date.fromisoformat(context.partition_key),
             by_sensor=SENSOR_TAG in context.run.tags,
-            rebuild=context.run.tags.get(REBUILD_TAG),
+            rebuild=rebuilding_of(context.op_execution_context.op_config),
         )
 
 

@@ -1,12 +1,12 @@
-"""Rebuilds a day in manual runs and backfills with the rebuild tag."""
+"""Rebuilds a day in manual runs and backfills whose configuration asks for it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import date
 
+from prism_assets.defs.assets.configuration import Rebuilding
 from prism_assets.defs.assets.outcome import Facts, RunOrder
-from prism_assets.defs.keys import REBUILD_TAG, Rebuilding
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.context import StageContext
@@ -37,15 +37,10 @@ def rebuild_join_tables(context: StageContext, order: RunOrder) -> tuple[dict[st
 def _rebuild(
     context: StageContext, order: RunOrder, names: Collection[str], day: date | None
 ) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
-    """Rebuilds tables one after another. A failed table does not stop the others.
-
-    An unknown value of the tag rebuilds nothing and gives each table a problem.
-    """
-    if (rebuilding := _rebuild_tag(order)) is None:
-        return {}, _misunderstood(order, day)
+    """Rebuilds tables one after another. A failed table does not stop the others."""
     reports: dict[str, RebuildReport] = {}
     problems: list[Problem] = []
-    without_missing = rebuilding is Rebuilding.WITHOUT_MISSING
+    without_missing = order.rebuild is Rebuilding.WITHOUT_MISSING
     for name in names:
         try:
             reports[name] = run_rebuild(context, name, day=day, without_missing=without_missing, now=order.started)
@@ -54,17 +49,6 @@ def _rebuild(
         else:
             problems += [*reports[name].problems, *reports[name].skipped]
     return reports, tuple(problems)
-
-
-def _rebuild_tag(order: RunOrder) -> Rebuilding | None:
-    """Returns the value of the run's tag, or None if it is unknown."""
-    return next((item for item in Rebuilding if item.value == order.rebuild), None)
-
-
-def _misunderstood(order: RunOrder, day: date | None) -> tuple[Problem, ...]:
-    choices = " or ".join(item.value for item in (Rebuilding if day else (Rebuilding.YES,)))
-    reason = f"the tag {REBUILD_TAG} of the run is {order.rebuild}: say {choices}, or leave it out"
-    return tuple(Problem(table=table, date=day, reason=reason) for table in order.tables)
 
 
 def record_facts(report: RebuildReport | None) -> Facts:

@@ -29,12 +29,12 @@ from prism_assets.stages.rebuild.report import RebuildReport
 def make_records(context: StageContext, order: RunOrder) -> Outcome:
     """In a manual run, folds at once. For a sensor, folds what is due at each table's pace.
 
-    A manual run with the rebuild tag first rebuilds its tables.
+    A manual run whose configuration says so first rebuilds its tables.
     """
     ids = table_ids(context, order.tables)
     wait_seconds = 0.0 if order.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
-    rebuilt, refused = ({}, ()) if order.rebuild is None or order.by_sensor else rebuild_join_tables(context, order)
+    rebuilt, refused = rebuild_join_tables(context, order) if order.rebuilds else ({}, ())
     done = run_fold(context, now=now, names=order.tables, ignore_pace=not order.by_sensor, wait_seconds=wait_seconds)
     day = None if order.by_sensor else order.day
     merges = sum(
