@@ -1,0 +1,165 @@
+"""The long forms: each Python installs the wheels from a local index, and an old worker runs beside a new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from prism_assets_tests.command.prism import environment
+from prism_assets_tests.install.clean import (
+    Environment,
+    borrow_dependencies,
+    build_previous_wheels,
+    build_wheels,
+    install_all,
+)
+from prism_assets_tests.install.workers import a_worker, await_rows
+from prism_assets_tests.world import World
+
+VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+ROWS = [[1], [2], [3]]
+_FIRST_COUNTS_WITHIN = 60.0
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Path:
+    if not long:
+        pytest.skip("takes minutes: scripts/test --long")
+    return build_wheels(tmp_path_factory.mktemp("dist"))
+
+
+def python_of(version: str) -> Path:
+    """Returns an interpreter of the path, or of pyenv. Skips the test without one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    on_path = shutil.which(f"python{version}")
+    for candidate in [*([Path(on_path)] if on_path else []), *sorted(pyenv.glob(f"{version}.*/bin/python"))]:
+        # A shim of pyenv answers only for its chosen versions.
+        asked = subprocess.run([candidate, "-c", "import ensurepip, venv"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return candidate
+    pytest.skip(f"Python {version} is not on this machine")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_new_environment_goes_from_the_index_to_rows_in_three_readers(
+    version: str, wheels: Path, tmp_path: Path
+) -> None:
+    begun = time.monotonic()
+    desk = install_all(tmp_path / "venv", python_of(version), wheels)
+    print(f"\nPython {version}: installed after {time.monotonic() - begun:.0f} s")
+    lines = "".join(f'{{"time": "{datetime.now(timezone.utc):%FT%TZ}", "user_id": {number}}}\n' for (number,) in ROWS)
+    (tmp_path / "signups.jsonl").write_text(lines)
+    url = "s3://prism-staging/signups/"
+    desk.run("prism", "init", "lake", "--table", "log.signups", "--sample", "signups.jsonl", "--url", url, cwd=tmp_path)
+    lake = tmp_path / "lake"
+    with (lake / "tables" / "log" / "signups.yaml").open("a") as file:
+        file.write("iceberg: true\n")
+    try:
+        desk.run("prism", "local", "up", cwd=lake)
+        desk.run("prism", "table", "apply", cwd=lake)
+        desk.run("prism", "local", "put", tmp_path / "signups.jsonl", url, cwd=lake)
+        desk.run("prism", "local", "up", "--worker", cwd=lake)
+        _await_query(desk, lake)
+        desk.run("prism", "run", cwd=lake)
+        found = json.loads(desk.run("python", Path(__file__).with_name("readers.py"), cwd=lake))
+        assert (found["manifest"], found["iceberg"]) == (ROWS, ROWS)
+        assert Path(found["code"]).is_relative_to(desk.folder)
+        assert "nothing is wrong" in desk.run("prism", "doctor", cwd=lake)
+        desk.run("dagster", "definitions", "validate", "-w", "workspace.yaml", cwd=lake)
+    finally:
+        desk.run("prism", "local", "reset", "--yes", cwd=lake)
+    print(f"Python {version}: rows in three readers after {time.monotonic() - begun:.0f} s")
+    _play_demo(desk, tmp_path, version)
+
+
+def _await_query(desk: Environment, lake: Path) -> None:
+    deadline = time.monotonic() + 300
+    expected = [{"user_id": number} for (number,) in ROWS]
+    query = ("prism", "query", "SELECT user_id FROM log.signups ORDER BY 1", "--json")
+    while True:
+        done = subprocess.run(
+            [desk.folder / "bin" / query[0], *query[1:]],
+            cwd=lake,
+            env=dict(desk.variables),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0 and json.loads(done.stdout) == expected:
+            return
+        assert time.monotonic() < deadline, done
+        time.sleep(1)
+
+
+def _play_demo(desk: Environment, folder: Path, version: str) -> None:
+    """Plays the demo without a clone. Its first counts come within a minute."""
+    begun, counted = time.monotonic(), None
+    demo = subprocess.Popen(
+        [desk.folder / "bin" / "prism-local", "demo", "--once"],
+        cwd=folder,
+        env={**desk.variables, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert demo.stdout is not None
+    said = []
+    for line in demo.stdout:
+        said.append(line)
+        if counted is None and line.startswith("  log.pv_log "):
+            counted = time.monotonic() - begun
+    assert demo.wait() == 0, "".join(said)
+    assert any("every row is there exactly once" in line for line in said)
+    assert counted is not None
+    print(f"Python {version}: the demo showed its first counts after {counted:.0f} s")
+    assert counted < _FIRST_COUNTS_WITHIN
+
+
+def test_an_old_worker_hands_over_to_a_new_one_and_no_row_is_lost_or_doubled(
+    wheels: Path, world: World, tmp_path: Path
+) -> None:
+    previous = build_previous_wheels(tmp_path / "previous")
+    settings = {name: value for name, value in environment(world).items() if name != "PRISM_TABLES_DIR"}
+    aws = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+    old = borrow_dependencies(tmp_path / "old", previous).with_settings({**settings, **aws})
+    new = borrow_dependencies(tmp_path / "new", wheels).with_settings({**settings, **aws})
+    (tmp_path / "sample.jsonl").write_text(_line(0))
+    url = "s3://staging/signups/"
+    first = ("--table", "log.signups", "--sample", "sample.jsonl", "--url", url)
+    new.run("prism", "init", ".", *first, cwd=tmp_path)
+    old.run("prism", "table", "apply", cwd=tmp_path)
+
+    with a_worker(old, tmp_path) as leaving:
+        sent = _drop(world, 0, 20)
+        await_rows(world, sent)
+        new.run("prism", "table", "apply", cwd=tmp_path)
+        with a_worker(new, tmp_path) as staying:
+            sent = _drop(world, sent, 20)
+            leaving.send_signal(signal.SIGTERM)
+            sent = _drop(world, sent, 20)
+            assert leaving.wait(120) == 0
+            await_rows(world, sent)
+            staying.send_signal(signal.SIGTERM)
+            assert staying.wait(120) == 0
+    ids = [number for (number,) in world.query("SELECT user_id FROM log.signups ORDER BY 1")]
+    assert ids == list(range(sent))
+    assert "nothing is wrong" in new.run("prism", "doctor", cwd=tmp_path)
+
+
+def _line(number: int) -> str:
+    return f'{{"time": "{datetime.now(timezone.utc):%FT%TZ}", "user_id": {number}}}\n'
+
+
+def _drop(world: World, first: int, objects: int) -> int:
+    """Puts objects of two rows each. Returns the number of rows so far."""
+    for number in range(first, first + 2 * objects, 2):
+        world.drop([], stream="signups", body=(_line(number) + _line(number + 1)).encode())
+    return first + 2 * objects
