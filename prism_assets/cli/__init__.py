@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prism_assets import console
+from prism_assets.cli.adopt import adopt_app
 from prism_assets.cli.ducklake import ducklake_app
 from prism_assets.cli.erase import erase
 from prism_assets.cli.exporter import exporter
@@ -57,6 +58,7 @@ app = typer.Typer(
 )
 app.command(rich_help_panel=TABLES)(init)
 app.add_typer(table_app, name="table", rich_help_panel=TABLES)
+app.add_typer(adopt_app, name="adopt", rich_help_panel=TABLES)
 app.add_typer(join_app, name="join", rich_help_panel=TABLES)
 app.add_typer(quarantine_app, name="quarantine", rich_help_panel=REPAIR)
 app.add_typer(kafka_app, name="kafka", rich_help_panel=REPAIR)
