@@ -36,6 +36,7 @@ from prism_assets.cli.panels import DAILY, LEGEND, LOCAL, READERS, REPAIR, TABLE
 from prism_assets.cli.quarantine import quarantine_app
 from prism_assets.cli.query import query
 from prism_assets.cli.rebuild import rebuild
+from prism_assets.cli.sql_engines import dbt_app
 from prism_assets.cli.table_names import takes_table, takes_tables
 from prism_assets.cli.tables import table_app
 from prism_assets.cli.worker import worker
@@ -64,6 +65,7 @@ app.add_typer(quarantine_app, name="quarantine", rich_help_panel=REPAIR)
 app.add_typer(kafka_app, name="kafka", rich_help_panel=REPAIR)
 app.add_typer(iceberg_app, name="iceberg", rich_help_panel=READERS)
 app.add_typer(ducklake_app, name="ducklake", rich_help_panel=READERS)
+app.add_typer(dbt_app, name="dbt", rich_help_panel=READERS)
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"

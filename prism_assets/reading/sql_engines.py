@@ -1,0 +1,115 @@
+"""SQL engines outside of prism that read the tables: the database of each, and the statements that make it known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.names import DAY_COLUMN, did_you_mean
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.settings import SYMLINK_SUFFIX, IcebergSettings, ReaderSettings
+
+
+class SqlEngine(str, Enum):
+    """A kind of engine, by the catalog that it reads."""
+
+    REDSHIFT = "redshift"
+    """Glue with manifests."""
+    ATHENA = "athena"
+    """Glue with symlinks. Trino and Hive read the same."""
+    ICEBERG = "iceberg"
+    """The Iceberg catalog."""
+
+
+_ABSENT = {
+    SqlEngine.REDSHIFT: "is retired",
+    SqlEngine.ATHENA: "has no `symlink: true`, so Athena does not see it",
+    SqlEngine.ICEBERG: "has no `iceberg: true`, so its catalog lacks it",
+}
+
+
+def database_of(engine: SqlEngine, schema: str, settings: ReaderSettings, iceberg: IcebergSettings) -> str:
+    """Returns the database of a schema in the engine's catalog."""
+    prefix = settings.glue_database_prefix
+    match engine:
+        case SqlEngine.REDSHIFT:
+            return f"{prefix}{schema}{settings.glue_database_suffix}"
+        case SqlEngine.ATHENA:
+            return f"{prefix}{schema}{settings.glue_database_suffix}{SYMLINK_SUFFIX}"
+        case SqlEngine.ICEBERG:
+            return f"{prefix}{schema}{iceberg.iceberg_database_suffix}"
+
+
+def choose_shown(
+    engine: SqlEngine, tables: Sequence[TableDefinition], names: Sequence[str] | None
+) -> dict[str, list[TableDefinition]]:
+    """Returns the tables that an engine sees, by schema. Raises WrongUse for a named table that it does not see."""
+    known = {str(table.name): table for table in tables}
+    for name in names or ():
+        if name not in known:
+            raise WrongUse(f"there is no table file of {name}{did_you_mean(name, known)}")
+        if not _sees(engine, known[name]):
+            raise WrongUse(f"{name} {_ABSENT[engine]}")
+    found: dict[str, list[TableDefinition]] = {}
+    for name in sorted(names or known):
+        if _sees(engine, known[name]):
+            found.setdefault(known[name].name.schema, []).append(known[name])
+    if not found:
+        raise WrongUse(f"no table file fits: each {_ABSENT[engine]}" if known else "there is no table file")
+    return found
+
+
+def _sees(engine: SqlEngine, table: TableDefinition) -> bool:
+    if table.retired:
+        return False
+    match engine:
+        case SqlEngine.REDSHIFT:
+            return True
+        case SqlEngine.ATHENA:
+            return table.symlink
+        case SqlEngine.ICEBERG:
+            return table.iceberg is not None
+
+
+def external_schemas(
+    schemas: Iterable[str], settings: ReaderSettings, iceberg: IcebergSettings, role: str | None
+) -> Iterator[str]:
+    """Yields Redshift's statements, one for each schema. Glue has the tables, and new ones appear by themselves."""
+    for schema in schemas:
+        database = database_of(SqlEngine.REDSHIFT, schema, settings, iceberg)
+        yield (
+            f"CREATE EXTERNAL SCHEMA IF NOT EXISTS {_identifier(schema)}\n"
+            f"FROM DATA CATALOG DATABASE {_text(database)} REGION {_text(settings.region)}\n"
+            f"IAM_ROLE {_text(role) if role else 'default'};"
+        )
+
+
+def views(
+    tables: dict[str, list[TableDefinition]], settings: ReaderSettings, iceberg: IcebergSettings, into: str
+) -> Iterator[str]:
+    """Yields Athena's statements: a database with a view of each table, by the table's own name.
+
+    Athena reads the tables without them. Views hide the names of databases, and keep their columns when a table gets
+    more.
+    """
+    for schema, shown in tables.items():
+        target = into.replace("{schema}", schema)
+        database = database_of(SqlEngine.ATHENA, schema, settings, iceberg)
+        if target == database or target == database.removesuffix(SYMLINK_SUFFIX):
+            raise WrongUse(f"{target} is a database of prism itself: name another one by --into")
+        yield f"CREATE DATABASE IF NOT EXISTS `{target}`;"
+        for table in shown:
+            columns = ", ".join(_identifier(name) for name in [*(c.glue_name for c in table.columns), DAY_COLUMN])
+            yield (
+                f"CREATE OR REPLACE VIEW {_identifier(target)}.{_identifier(table.name.table)} AS\n"
+                f"SELECT {columns}\nFROM {_identifier(database)}.{_identifier(table.name.table)};"
+            )
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
