@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, NoReturn
@@ -25,7 +25,7 @@ _OF_DAGSTER = (".gitignore", "dagster.yaml", "workspace.yaml")
 _SCHEMA_OF_CLONE = "# yaml-language-server: $schema=../../docs/table-file.schema.json\n"
 _KEPT_VARIABLES = ("PRISM_CACHE", "PRISM_HOME", "PRISM_KERNEL", "PRISM_LOCAL_")
 _UI_VARIABLE, _UI_PORT = "PRISM_UI_PORT", "3000"
-_LOOKS_EVERY, _ENDS_WITHIN = 0.2, 60.0
+_LOOKS_EVERY, _ENDS_WITHIN = 0.2, 120.0
 
 
 def demo_tables() -> Mapping[str, str]:
@@ -115,7 +115,9 @@ class DemoSession:
             return 0
         finally:
             for process in (worker, dagster):
-                _end(process)
+                process.terminate()  # it alone: a running batch or run of its children comes to its end
+            for process in (worker, dagster):
+                _await_end(process)
 
     def _spawn(self, words: list[str], output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -157,13 +159,13 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process as Ctrl-C does, and kills it after a minute."""
-    process.terminate()
+def _await_end(process: subprocess.Popen[bytes]) -> None:
+    """Waits for a process that was told to end, and kills its whole group after two minutes."""
     try:
         process.wait(_ENDS_WITHIN)
     except subprocess.TimeoutExpired:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
