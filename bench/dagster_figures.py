@@ -18,6 +18,7 @@ SENSORS = (
     "dead_workers",
     "iceberg_work",
     "table_checks",
+    "table_health",
     "runless_materializations",
     "run_failures",
 )

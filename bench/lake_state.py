@@ -180,7 +180,11 @@ def fill_history(instance: DagsterInstance, size: LakeSize, today: date) -> tupl
         instance.add_run(run)
     keys = [asset_key(name, stage.value) for name in size.names() for stage in Stage]
     for key in keys:
-        facts: dict[str, Any] = {"dagster/row_count": 200 * size.objects, "rows added": 200, "objects added": 1}
+        facts: dict[str, Any] = {
+            "dagster/partition_row_count": 200 * size.objects,
+            "rows added": 200,
+            "objects added": 1,
+        }
         instance.report_runless_asset_event(AssetMaterialization(key, partition=today.isoformat(), metadata=facts))
     days = [(today - timedelta(days=back)).isoformat() for back in range(1, size.shown_days)]
     _copy_events(instance, today.isoformat(), days)

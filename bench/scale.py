@@ -41,6 +41,7 @@ from bench.lake_state import (
 )
 from bench.platform import bench_stack
 from bench.report import Grid, Report, Verdict
+from prism_assets.defs.keys import group_of
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.build import build_sensors
@@ -243,9 +244,9 @@ def _build() -> Figure:
 
 def _lineage(home: Path, size: LakeSize, chromium: Path) -> list[Figure]:
     """Times the lineage page of the first group as a person opens it, without the daemon."""
-    schema = size.names()[0].partition(".")[0]
+    group = group_of(size.names()[0])
     with DagsterServer(home, {}, ("dagster_webserver",)) as server:
-        page = server.url(f"locations/prism_assets/asset-groups/{schema}")
+        page = server.url(f"locations/prism_assets/asset-groups/{group}")
         times = lineage_times(chromium, page, _LOOKS)
     note = f"{times.nodes} nodes visible; the first look also starts everything up"
     return [Figure("lineage page of one group", times.seconds, None, note)]

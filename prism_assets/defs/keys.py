@@ -49,6 +49,19 @@ def asset_key(table: str, part: str) -> AssetKey:
     return AssetKey(["prism", schema, f"{name}_{part}"])
 
 
+def table_key(table: str) -> AssetKey:
+    """Returns `prism/<schema>.<table>`, the asset that stands for the whole table. The UI shows `<schema>.<table>`.
+
+    With two parts it is never the key of a stage, whatever the names of tables.
+    """
+    return AssetKey(["prism", table])
+
+
+def group_of(table: str) -> str:
+    """Returns the group of a table's assets in the lineage, such as `log_events`. Dagster allows no dot."""
+    return table.replace(".", "_")
+
+
 def topic_key(cluster: str, topic: str) -> AssetKey:
     """Returns `kafka/<cluster>/<topic>`, the key of a topic for all tables that read it."""
     return AssetKey(["kafka", cluster, topic])
@@ -56,11 +69,15 @@ def topic_key(cluster: str, topic: str) -> AssetKey:
 
 def table_of(key: AssetKey) -> str:
     """Returns `schema.table` of an asset key."""
+    if len(key.path) == 2:
+        return key.path[1]
     return f"{key.path[1]}.{key.path[2].rpartition('_')[0]}"
 
 
 def part_of(key: AssetKey) -> str:
-    """Returns the part of an asset key: `staging`, `live`, `merged`, `records`, `catalog` or `iceberg`."""
+    """Returns the part of an asset key: `staging`, `live`, `merged`, `records`, `catalog`, `iceberg` or `table`."""
+    if len(key.path) == 2:
+        return "table"
     return key.path[-1].rpartition("_")[2]
 
 

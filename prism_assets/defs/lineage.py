@@ -29,6 +29,7 @@ _MODULES = {
     "records": "fold/run",
     "catalog": "catalog/run",
     "iceberg": "iceberg/run",
+    "table": "status",
 }
 
 

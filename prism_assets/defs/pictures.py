@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date
 
 from dagster import MarkdownMetadataValue, MetadataValue
 
@@ -28,6 +29,26 @@ def sizes_picture(before: Sequence[int], after: Sequence[int]) -> MarkdownMetada
     )
     data = base64.b64encode(svg.encode()).decode()
     return MetadataValue.md(f"![object sizes before and after the merge](data:image/svg+xml;base64,{data})")
+
+
+def days_picture(days: Sequence[tuple[date, int]]) -> MarkdownMetadataValue:
+    """Returns the rows of successive days as bars, the newest to the right."""
+    most = max((rows for _, rows in days), default=0) or 1
+    width = max(4, min(24, (_WIDTH - 8) // max(len(days), 1)))
+    base = _ROW + 12
+    bars = "".join(
+        f'<rect x="{4 + index * width}" y="{base - (height := round(_ROW * rows / most))}" width="{width - 1}" '
+        f'height="{height}" fill="{_AFTER}"><title>{day}: {rows:,} rows</title></rect>'
+        for index, (day, rows) in enumerate(days)
+    )
+    ends = f"{days[0][0]} to {days[-1][0]}, at most {most:,} rows" if days else "no days"
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{base + 20}" font-family="sans-serif" '
+        f'font-size="10"><rect width="{_WIDTH}" height="{base + 20}" fill="#fff"/>{bars}'
+        f'<path d="M4 {base}H{_WIDTH - 4}" stroke="#999"/><text x="4" y="{base + 14}">{ends}</text></svg>'
+    )
+    data = base64.b64encode(svg.encode()).decode()
+    return MetadataValue.md(f"![rows by day](data:image/svg+xml;base64,{data})")
 
 
 def size_class(size: int) -> int:

@@ -50,15 +50,24 @@ query($run: ID!) { runOrError(runId: $run) { ... on Run {
 class DagsterServer:
     """`dagster dev` in a separate folder, with the project's dagster.yaml. Ends together with all its processes.
 
-    `module` may name another of Dagster's servers, such as `dagster_webserver`, which has no daemon.
+    `module` may name another of Dagster's servers, such as `dagster_webserver`, which has no daemon. `programs` are
+    further code locations.
     """
 
-    def __init__(self, home: Path, environment: Mapping[str, str], module: Sequence[str] = ("dagster", "dev")) -> None:
+    def __init__(
+        self,
+        home: Path,
+        environment: Mapping[str, str],
+        module: Sequence[str] = ("dagster", "dev"),
+        programs: Sequence[Path] = (),
+    ) -> None:
         self._port = free_port()
         self._home = home
         self._log = home / "dagster.log"
         for name in ("dagster.yaml", "workspace.yaml"):
             (home / name).write_text((_PROJECT / name).read_text())
+        with (home / "workspace.yaml").open("a") as workspace:
+            workspace.writelines(f"  - python_file: {path}\n" for path in programs)
         self._environment = {**os.environ, **environment, "DAGSTER_HOME": str(home), "PYTHONPATH": str(_PROJECT)}
         self._module = module
         self._process = self._launch()

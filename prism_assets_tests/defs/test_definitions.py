@@ -14,7 +14,7 @@ import pytest
 from dagster import AssetSpec, Definitions
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import asset_key, part_of
+from prism_assets.defs.keys import asset_key, part_of, table_of
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.build import build_sensors
@@ -41,19 +41,26 @@ def load_in_a_process(tmp_path: Path, code: str, **environment: str) -> subproce
     )
 
 
-def test_a_table_is_four_assets_in_the_group_of_its_schema(tmp_path: Path) -> None:
+def test_a_table_is_one_group_with_four_assets_and_one_of_the_whole(tmp_path: Path) -> None:
     specs = specs_of(tmp_path, a_table("web.clicks"))
-    assert sorted(specs) == [f"prism/web/clicks_{part}" for part in ("catalog", "live", "merged", "staging")]
-    assert {spec.group_name for spec in specs.values()} == {"web"}
+    parts = [f"prism/web/clicks_{part}" for part in ("catalog", "live", "merged", "staging")]
+    assert sorted(specs) == ["prism/web.clicks", *parts]
+    assert {spec.group_name for spec in specs.values()} == {"web_clicks"}
     assert {tuple(spec.owners) for spec in specs.values()} == {("team:test",)}
 
 
 def test_lineage_runs_from_staging_to_catalog(tmp_path: Path) -> None:
     specs = specs_of(tmp_path, a_table())
-    upstream = {
-        key.rpartition("_")[2]: sorted(part_of(dep.asset_key) for dep in spec.deps) for key, spec in specs.items()
-    }
-    assert upstream == {"staging": [], "live": ["staging"], "merged": ["live"], "catalog": ["live", "merged"]}
+    upstream = {part_of(spec.key): sorted(part_of(dep.asset_key) for dep in spec.deps) for spec in specs.values()}
+    assert upstream == {
+        "staging": [], "live": ["staging"], "merged": ["live"], "catalog": ["live", "merged"], "table": ["catalog"],
+    }  # fmt: skip
+
+
+def test_names_of_tables_never_give_two_assets_one_key(tmp_path: Path) -> None:
+    specs = specs_of(tmp_path, a_table("log.events"), a_table("log.events_live"))
+    assert len(specs) == 10
+    assert {table_of(spec.key) for spec in specs.values()} == {"log.events", "log.events_live"}
 
 
 def test_a_table_that_is_published_as_iceberg_is_one_asset_more(tmp_path: Path) -> None:
@@ -61,7 +68,7 @@ def test_a_table_that_is_published_as_iceberg_is_one_asset_more(tmp_path: Path) 
     (iceberg,) = [spec for key, spec in specs.items() if key.endswith("_iceberg")]
     assert iceberg.key == asset_key("log.events", "iceberg")
     assert sorted(part_of(dep.asset_key) for dep in iceberg.deps) == ["live", "merged"]
-    assert len(specs) == 9
+    assert len(specs) == 11
 
 
 def test_tables_of_one_zone_share_a_step_and_its_days_end_with_today(tmp_path: Path) -> None:
@@ -108,9 +115,9 @@ def test_definitions_load_without_any_setting_and_open_nothing(tmp_path: Path) -
     done = load_in_a_process(tmp_path, code)
     sensors = [
         "catalog_work", "dead_workers", "delayed_data", "iceberg_work", "merges_due", "new_objects", "run_failures",
-        "runless_materializations", "table_checks",
+        "runless_materializations", "table_checks", "table_health",
     ]  # fmt: skip
-    assert done.stdout == f"4 {sensors}\n", done.stderr
+    assert done.stdout == f"5 {sensors}\n", done.stderr
 
 
 def test_the_definitions_of_iceberg_tables_load_without_the_library_that_commits(tmp_path: Path) -> None:
@@ -122,7 +129,7 @@ def test_the_definitions_of_iceberg_tables_load_without_the_library_that_commits
         "print(len(list(defs.resolve_all_asset_keys())), 'pyiceberg' in sys.modules)"
     )
     done = load_in_a_process(tmp_path, code)
-    assert done.stdout == "5 False\n", done.stderr
+    assert done.stdout == "6 False\n", done.stderr
 
 
 def test_the_definitions_touch_no_network_no_process_and_each_table_file_once(tmp_path: Path) -> None:
@@ -222,7 +229,7 @@ def test_a_location_without_tables_has_no_sensors(tmp_path: Path) -> None:
     assert build_sensors(a_location(tmp_path)) == []
 
 
-def test_three_hundred_tables_make_twelve_hundred_assets(tmp_path: Path) -> None:
+def test_three_hundred_tables_make_fifteen_hundred_assets(tmp_path: Path) -> None:
     a_folder(tmp_path, *(a_table(f"log.t{number:03}") for number in range(300)))
     code = (
         "import time, dagster, dagster_aws.s3, dagster_pyspark, prism_assets.platform, prism_assets.stages.apply.run\n"
@@ -235,4 +242,4 @@ def test_three_hundred_tables_make_twelve_hundred_assets(tmp_path: Path) -> None
     )
     done = load_in_a_process(tmp_path, code)
     print(done.stdout)
-    assert done.stdout.startswith("1200 built in"), done.stderr
+    assert done.stdout.startswith("1500 built in"), done.stderr

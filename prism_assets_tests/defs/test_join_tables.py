@@ -8,7 +8,7 @@ import pytest
 from dagster import AssetSpec, DagsterInstance, DagsterInvalidConfigError
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import asset_key
+from prism_assets.defs.keys import asset_key, table_key
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_RATE
 from prism_assets.stages.findings.records import RECORDS_WAIT
@@ -49,6 +49,8 @@ def test_records_hang_on_their_log_and_are_published(tmp_path_factory: pytest.Te
         asset_key(LOG, "catalog"): {asset_key(LOG, "live"), asset_key(LOG, "merged")},
         asset_key(RECORDS, "records"): {asset_key(LOG, "live")},
         asset_key(RECORDS, "catalog"): {asset_key(RECORDS, "records")},
+        table_key(LOG): {asset_key(LOG, "catalog")},
+        table_key(RECORDS): {asset_key(RECORDS, "catalog")},
     }
 
 
@@ -71,7 +73,7 @@ def test_changes_become_records_that_readers_see(settled: World, instance: Dagst
     ]
     facts = found[0][2].metadata
     assert (facts["changes in"].value, facts["rows written"].value, facts["days changed"].value) == (2, 2, 2)
-    assert facts["dagster/row_count"].value == 1
+    assert facts["dagster/partition_row_count"].value == 1
     assert (facts["records changed"].value, facts["rows written per record changed"].value) == (2, 1.0)
     assert not [name for name in facts if name.startswith("join delay")], "no record has both groups"
     assert said(tick(instance, location, "folds_due")) == "0 of 1 join table is due"

@@ -62,12 +62,16 @@ def test_a_day_carries_numbers_all_the_way(settled: World, instance: DagsterInst
     settled.drop(some_rows(2, NOW))
     events = {name: item.metadata for name, _, item in made(run(instance, location, ["live", "merged", "catalog"]))}
     live, merged, catalog = (events[f"log/events_{part}"] for part in ("live", "merged", "catalog"))
-    assert (live["dagster/row_count"].value, live["small objects"].value, live["rows added"].value) == (5, 2, 5)
+    assert (live["dagster/partition_row_count"].value, live["small objects"].value, live["rows added"].value) == (
+        5,
+        2,
+        5,
+    )
     smallest, median = (live[f"{name} small object"].value for name in ("smallest", "median"))
     assert isinstance(smallest, int)
     assert isinstance(median, int)
     assert 0 < smallest <= median
-    assert merged["dagster/row_count"].value == 5
+    assert merged["dagster/partition_row_count"].value == 5
     assert catalog["location before"].value == "not in the catalog"
     assert catalog["location after"].value == settled.partition(NOW.date().isoformat()).location
     assert 0 <= float(catalog[f"{LISTED}median"].value) <= float(catalog[f"{LISTED}longest"].value) < 60  # type: ignore[arg-type]

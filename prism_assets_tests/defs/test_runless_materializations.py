@@ -47,7 +47,7 @@ def test_days_that_commands_made_are_told_once_with_what_they_hold(settled: Worl
     assert said(first) == "told of work outside of Dagster: 3 of live"
     (event, *_) = first.asset_events
     assert isinstance(event, AssetMaterialization)
-    assert event.metadata["dagster/row_count"].value == 2
+    assert event.metadata["dagster/partition_row_count"].value == 2
     assert "no run of Dagster told it" in str(event.metadata["told by"].value)
     settled.catalog(NOW)
     settled.merge(NOW, everything=True)

@@ -28,7 +28,7 @@ def row_count(world: World) -> int:
     """Returns the figures of the day that Dagster plots."""
     ids = table_ids(world.context, [NAME])
     (table_id,) = ids
-    found: int = read_figures(world.context, ids, [(table_id, DAY)])[NAME, DAY]["dagster/row_count"]
+    found: int = read_figures(world.context, ids, [(table_id, DAY)])[NAME, DAY]["dagster/partition_row_count"]
     return found
 
 

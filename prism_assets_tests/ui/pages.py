@@ -13,6 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
+from prism_assets.defs.keys import group_of
 from prism_assets_tests.defs.server import DagsterServer
 
 PATIENCE = 300_000.0
@@ -47,10 +48,11 @@ class Ui:
         self.rest()
         return places
 
-    def group(self, schema: str) -> None:
-        """Opens the lineage of all tables of a schema."""
-        self._open(f"locations/prism_assets/asset-groups/{schema}")
-        expect(self.page.locator('[data-tooltip$="_catalog"]').first).to_be_visible()
+    def group(self, table: str) -> None:
+        """Opens the lineage of a table: one group."""
+        self._open(f"locations/prism_assets/asset-groups/{group_of(table)}")
+        # From afar, nodes of a graph are drawn without tooltips.
+        expect(self.page.get_by_text(f"{table.partition('.')[2]}_catalog").first).to_be_visible()
         self.rest()
 
     def materialize(self, table: str, part: str, day: date) -> str:
@@ -62,9 +64,22 @@ class Ui:
         self._dialog().get_by_role("button", name="Launch").click()
         return _await_other(before, self._newest_run_by_hand, "the run was not launched")
 
-    def backfill(self, schema: str, first: date, last: date) -> str:
-        """Launches a backfill of some days of all tables of a schema and returns its id."""
-        self.group(schema)
+    def lineage_into(self, table: str, asset: str) -> None:
+        """Opens the lineage from a table into an asset of another code location."""
+        self._open(f"{_asset(table, 'catalog')}?view=lineage")
+        for name in (f"{table.partition('.')[2]}_catalog", table, asset):
+            expect(self._node(name)).to_be_visible()
+        self.rest()
+
+    def table(self, table: str, shown: str) -> None:
+        """Opens the page of a whole table, and waits for a text of its health."""
+        self._open(f"assets/prism/{table}")
+        expect(self.page.get_by_text(shown).first).to_be_visible()
+        self.rest()
+
+    def backfill(self, table: str, first: date, last: date) -> str:
+        """Launches a backfill of some days of all assets of a table and returns its id."""
+        self.group(table)
         before = self._newest_backfill()[0]
         self._press("Materialize all")
         self._choose(f"[{first}...{last}]")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.browser import find_chromium
 from prism_assets_tests.defs.server import DagsterServer
-from prism_assets_tests.ui.shop import DAYS, ORDERS, SCHEMA, VISITS, a_shop, fill
+from prism_assets_tests.ui.shop import DAYS, ORDERS, VISITS, a_shop, fill, their_reports
 from prism_local.stack import LocalStack
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -30,7 +30,7 @@ def shop_in_dagster() -> Iterator[DagsterServer]:
             os.environ.update(made)
             fill(made, datetime.now(timezone.utc).replace(microsecond=0))
             (root / "dagster").mkdir()
-            with DagsterServer(root / "dagster", made) as server:
+            with DagsterServer(root / "dagster", made, programs=[their_reports(root)]) as server:
                 yield server
         finally:
             stack.reset()
@@ -52,10 +52,13 @@ def main() -> int:
             ui.page.screenshot(path=IMAGES / f"{name}.png")
             print(f"docs/images/{name}.png", flush=True)
 
-        ui.await_backfill(ui.backfill(SCHEMA, today - timedelta(days=DAYS - 1), today), 300)
+        for table in (VISITS, ORDERS):
+            ui.await_backfill(ui.backfill(table, today - timedelta(days=DAYS - 1), today), 300)
         save("backfill")
-        ui.group(SCHEMA)
+        ui.group(ORDERS)
         save("lineage")
+        ui.lineage_into(ORDERS, "weekly_report")
+        save("lineage-project")
         ui.partitions_of(ORDERS, "live")
         save("partitions")
         ui.asset(ORDERS, "merged")
@@ -64,6 +67,8 @@ def main() -> int:
         save("check")
         ui.sensor("new_objects")
         save("sensor")
+        ui.table(ORDERS, "rows by day")
+        save("table")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from prism_assets_tests.builders import a_table, as_lines, some_rows, zipped
 from prism_assets_tests.defs.tables import a_folder
 
 # No other test puts objects under prefixes of these names: in one bucket a prefix feeds one table.
-SCHEMA, ORDERS, VISITS = "shop", "shop.purchases", "shop.pageviews"
+ORDERS, VISITS = "shop.purchases", "shop.pageviews"
 DAYS = 5
 _BUCKET = "prism-staging"
 _ROWS = 50
@@ -23,6 +24,15 @@ def a_shop(root: Path) -> Path:
     """The folder of table files. Of the lines of visits, nearly none may be broken."""
     visits = a_table(VISITS, bucket=_BUCKET) + "checks: {quarantine_rate: 0.001}\n"
     return a_folder(root, a_table(ORDERS, bucket=_BUCKET), visits)
+
+
+def their_reports(root: Path) -> Path:
+    """The program of another code location: the report of the documentation, after the purchases."""
+    page = (Path(__file__).parents[2] / "docs" / "dagster-project.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    path = root / "their_reports.py"
+    path.write_text(program.replace('"log", "events_catalog"', '"shop", "purchases_catalog"'))
+    return path
 
 
 def fill(environment: Mapping[str, str], now: datetime, days: int = DAYS) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bench.browser import find_chromium
 from prism_assets.defs.keys import asset_key
 from prism_assets_tests.defs.server import DagsterServer
-from prism_assets_tests.ui.shop import ORDERS, SCHEMA, VISITS, a_shop, fill
+from prism_assets_tests.ui.shop import ORDERS, VISITS, a_shop, fill, their_reports
 
 DAYS = 2
 CHROMIUM = find_chromium()
@@ -30,13 +30,14 @@ query($keys: [AssetKeyInput!]!) { assetNodes(assetKeys: $keys) {
 
 @pytest.fixture(scope="module")
 def server(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterServer]:
-    folder = a_shop(tmp_path_factory.mktemp("shop"))
+    root = tmp_path_factory.mktemp("shop")
+    folder = a_shop(root)
     made = {**stack, "PRISM_TABLES_DIR": str(folder), "PRISM_SENSOR_SECONDS": "5"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in made.items():
             patch.setenv(name, value)
         fill(made, datetime.now(timezone.utc).replace(microsecond=0), DAYS)
-        with DagsterServer(tmp_path_factory.mktemp("dagster"), made) as running:
+        with DagsterServer(tmp_path_factory.mktemp("dagster"), made, programs=[their_reports(root)]) as running:
             yield running
 
 
@@ -61,12 +62,14 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
             places = ui.lineage_of(ORDERS)
             assert places["staging"] < places["live"] < places["merged"] < places["catalog"]
 
+            ui.lineage_into(ORDERS, "weekly_report")
+
             run = server.finished(ui.materialize(ORDERS, "live", today), 120)
             assert run["status"] == "SUCCESS"
             assert today.isoformat() in {event["partition"] for event in run["assetMaterializations"]}
 
-            backfill = ui.backfill(SCHEMA, days[-1], days[0])
-            ui.await_backfill(backfill, 300)
+            for table in (ORDERS, VISITS):
+                ui.await_backfill(ui.backfill(table, days[-1], days[0]), 300)
             wanted = {day.isoformat() for day in days}
             made = materialized(server, keys)
             assert len(made) == len(keys)

@@ -32,7 +32,7 @@ from prism_assets.defs.keys import Stage, daily, step_name
 from prism_assets.defs.lineage import placed
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
-from prism_assets.defs.specs import stage_specs, staging_spec, topic_specs
+from prism_assets.defs.specs import stage_specs, staging_spec, table_spec, topic_specs
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks.outcomes import CheckOutcome
@@ -52,7 +52,10 @@ _MAKERS: dict[Stage, Make] = {
 
 
 def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
-    """Builds four assets per log, and a fifth for Iceberg. Records of join tables get two, and each topic one."""
+    """Builds five assets per log, and a sixth for Iceberg. Records of join tables get three, and each topic one.
+
+    One of them stands for the whole table.
+    """
     logs = [table for table in location.tables if table.join is None]
     staging = [placed(staging_spec(table), table, location) for table in logs]
     steps = [
@@ -61,7 +64,8 @@ def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
         for stage in Stage
         if location.tables_of(stage, zone)
     ]
-    return [*topic_specs(logs), *staging, *steps]
+    whole = [placed(table_spec(table), table, location) for table in location.tables]
+    return [*topic_specs(logs), *staging, *steps, *whole]
 
 
 def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition:

@@ -26,9 +26,9 @@ def read_figures(
 
 def _facts(figures: DayFigures | None) -> dict[str, Any]:
     if figures is None:
-        return {"dagster/row_count": 0}
+        return {"dagster/partition_row_count": 0}
     return {
-        "dagster/row_count": figures.rows,
+        "dagster/partition_row_count": figures.rows,
         "small objects": figures.small_objects,
         "small bytes": figures.small_bytes,
         "smallest small object": figures.smallest_bytes,

@@ -24,6 +24,7 @@ from prism_assets.defs.sensors.requests import Tick, run_tick
 from prism_assets.defs.sensors.run_failures import run_failures
 from prism_assets.defs.sensors.runless_materializations import runless_materializations
 from prism_assets.defs.sensors.table_checks import table_checks
+from prism_assets.defs.sensors.table_health import table_health
 
 _RARELY_SECONDS = 30
 _CHECKS_SECONDS = 300
@@ -45,6 +46,7 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
         _build("iceberg_work", iceberg_work, often, location, Stage.ICEBERG),
         _build("dead_workers", dead_workers, often, location, None),
         _build("table_checks", table_checks, _CHECKS_SECONDS, location, None),
+        _build("table_health", table_health, _CHECKS_SECONDS, location, None),
         _build("runless_materializations", runless_materializations, rarely, location, None),
         _build_run_failures(rarely),
     ]
