@@ -352,7 +352,7 @@ def _is_queue(url: str) -> bool:
 
 
 class AlertSettings(PrismSettings):
-    """Where alerts about failed runs go. Loaded alone, so alerts work even if other settings are wrong."""
+    """Where alerts about failed runs and tables go. Loaded alone, so alerts work even if other settings are wrong."""
 
     alert: Secret = Field(default=SecretStr("log"), description="log, webhook:https://… or sns:arn:aws:sns:…")
     sns_endpoint: str | None = Field(default=None, description="address of an SNS server; AWS by default")

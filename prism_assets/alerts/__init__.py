@@ -1,1 +1,1 @@
-"""Alerts: messages to people about failed runs, and the ways to send them."""
+"""Alerts: messages to people about failed runs and tables that need attention, and the ways to send them."""

@@ -1,4 +1,4 @@
-"""The text of an alert: short for any number of failed runs, and without secrets."""
+"""The text of an alert: short for any number of failed runs and tables, and without secrets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """One message about failed runs."""
+    """One message about failed runs, or about tables that need attention."""
 
     subject: str
     text: str
@@ -71,6 +71,22 @@ def write_alert(runs: Sequence[FailedRun], repetitions: Sequence[Repetition] = (
     if len(repetitions) > _RUNS_SHOWN:
         lines.append(f"… and repeated failures with {len(repetitions) - _RUNS_SHOWN} other errors")
     return Alert(subject=subject, text="\n".join(lines), failed=total, runs=shown)
+
+
+def write_attention(new: Sequence[str], again: Sequence[str] = (), cleared: Sequence[str] = ()) -> Alert:
+    """Writes one message about failed checks and findings for a person: new ones, old ones, and those that ended.
+
+    Copies the sentences unchanged: the caller has redacted them.
+    """
+    parts = [(new, "needs attention", "need attention"), (again, "still does", "still do"), (cleared, "ended", "ended")]
+    counts = [f"{len(items)} {one if len(items) == 1 else many}" for items, one, many in parts if items]
+    subject = f"prism: {', '.join(counts)}"
+    lines = [subject]
+    for items, mark in ((new, "-"), (again, "- still:"), (cleared, "- ended:")):
+        lines += [f"{mark} {_short(item)}" for item in items[:_RUNS_SHOWN]]
+        if len(items) > _RUNS_SHOWN:
+            lines.append(f"{mark} … and {len(items) - _RUNS_SHOWN} more")
+    return Alert(subject=subject, text="\n".join(lines), failed=0, runs=())
 
 
 def redact(text: str, secrets: Collection[str]) -> str:

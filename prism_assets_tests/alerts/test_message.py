@@ -7,7 +7,7 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.alerts.message import FailedRun, Repetition, redact, write_alert
+from prism_assets.alerts.message import FailedRun, Repetition, redact, write_alert, write_attention
 
 
 def a_run(number: int = 1, *, tables: tuple[str, ...] = ("log.events",), error: str = "the store is away") -> FailedRun:
@@ -76,3 +76,17 @@ def test_places_that_are_no_secret_stay() -> None:
 def test_no_secret_is_left_in_any_error(secret: str, around: str) -> None:
     hidden = redact(f"{around} {secret} {around}", {secret})
     assert secret not in hidden or secret in "***@" or "***" in secret
+
+
+def test_attention_is_one_message_of_what_is_new_lasts_and_ended() -> None:
+    alert = write_attention(["log.a: x"], ["log.b: y", "log.c: z"], ["log.d"])
+    assert alert.text.splitlines() == [
+        "prism: 1 needs attention, 2 still do, 1 ended",
+        "- log.a: x",
+        "- still: log.b: y",
+        "- still: log.c: z",
+        "- ended: log.d",
+    ]
+    many = write_attention(["x" * 5_000] * 300)
+    assert many.text.splitlines()[-1] == "- … and 290 more"
+    assert len(many.text) < 6_000

@@ -30,6 +30,8 @@ class Reported:
     """By check, the table after which its catalog is asked next."""
     first: str = ""
     """The check the next tick begins with."""
+    alerted: Mapping[str, datetime] = field(default_factory=dict)
+    """What people were told of and has not ended, with the time of the last message (`table_alerts`)."""
 
     @classmethod
     def read(cls, cursor: str | None) -> Reported:
@@ -44,7 +46,10 @@ class Reported:
             for table, seconds in tables.items()
         }
         after = document["after"] if isinstance(document["after"], dict) else {}
-        return cls(frozenset(known), failed, after, document["first"])
+        alerted = {
+            key: datetime.fromtimestamp(seconds, timezone.utc) for key, seconds in document.get("alerted", {}).items()
+        }
+        return cls(frozenset(known), failed, after, document["first"], alerted)
 
     def write(self) -> str:
         """Returns the cursor. Tables with the same checks are listed together, as most are."""
@@ -58,7 +63,10 @@ class Reported:
         for (table, check), time in sorted(self.failed.items()):
             failed[check][table] = int(time.timestamp())
         known = [{"checks": list(names), "tables": members} for names, members in tables.items()]
-        return json.dumps({"known": known, "failing": failed, "after": dict(self.after), "first": self.first})
+        alerted = {key: int(time.timestamp()) for key, time in self.alerted.items()}
+        return json.dumps(
+            {"known": known, "failing": failed, "after": dict(self.after), "first": self.first, "alerted": alerted}
+        )
 
     def due(self, outcomes: Collection[CheckOutcome], now: datetime) -> list[CheckOutcome]:
         """Returns the outcomes to report, most urgent first: newly failing, recovered, never reported, failing for a
@@ -73,7 +81,7 @@ class Reported:
         kept = {name: time for name, time in self.failed.items() if name not in names and name[0] in tables}
         failed = {_name(item): now for item in outcomes if not item.passed}
         known = frozenset(name for name in self.known | names if name[0] in tables)
-        return Reported(known, {**kept, **failed}, self.after, self.first)
+        return Reported(known, {**kept, **failed}, self.after, self.first, self.alerted)
 
     def _rank(self, outcome: CheckOutcome, now: datetime) -> int | None:
         name = _name(outcome)

@@ -43,7 +43,7 @@ def run_failures(context: SensorEvaluationContext) -> SensorResult:
     count = sum(is_ours(record.dagster_run) for record in records)
     if not count and not any(cause.is_due(now) for cause in position.causes.values()):
         return _result("no run failed since the last tick", position.behind(records))
-    settings, sender = _sender(context)
+    settings, sender = open_sender(context)
     failed = _by_cause(context.instance, records, settings)
     due_alerts, told = position.behind(records).due_alerts(failed, now)
     sentence = f"{counted(count, 'run')} failed" if count else "no run failed since the last tick"
@@ -86,7 +86,7 @@ def _by_cause(
     return found
 
 
-def _sender(context: SensorEvaluationContext) -> tuple[AlertSettings, Sender]:
+def open_sender(context: SensorEvaluationContext) -> tuple[AlertSettings, Sender]:
     """Returns the sender of the settings, or the log if they are wrong."""
     try:
         settings = load_alert_settings()

@@ -18,6 +18,7 @@ from prism_assets.defs.checks.specs import kinds_of, severity_of
 from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.reported import Reported, in_turn
+from prism_assets.defs.sensors.table_alerts import send_due
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import TerminalError, TransientError
 from prism_assets.domain.text import counted
@@ -53,10 +54,11 @@ def table_checks(
     told = due[:_REPORTS]
     tables = {name for of_check in names.values() for name in of_check}
     position = replace(reported.told(told, now, tables), after=look.after, first=look.first)
+    alerts = send_due(context, stages, position, look.outcomes, tables, now)
     return SensorResult(
         asset_events=[_evaluation(outcome) for outcome in told],
-        skip_reason=SkipReason(_sentence(look, len(tables), len(told), len(due) - len(told))),
-        cursor=position.write(),
+        skip_reason=SkipReason(_sentence(look, len(tables), len(told), len(due) - len(told)) + alerts.sentence),
+        cursor=replace(position, alerted=alerts.alerted).write(),
     )
 
 

@@ -1,0 +1,87 @@
+"""Messages to people about tables: failed checks, and findings that wait for a person. Part of `table_checks`.
+
+One message a tick names what is new, what ended, and once a day what is still so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dagster import SensorEvaluationContext
+
+from prism_assets.alerts.message import redact, write_attention
+from prism_assets.defs.sensors.reported import Reported
+from prism_assets.defs.sensors.run_failures import open_sender
+from prism_assets.domain.errors import AlertNotSent, TransientError
+from prism_assets.domain.findings import Acts
+from prism_assets.settings import secret_values
+from prism_assets.stages.checks.outcomes import CheckOutcome
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.findings.registry import read_findings
+
+_AGAIN = timedelta(days=1)
+_MOST_KEYS = 1_000
+"""The cursor stays small. Further ones are told once the first have ended."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What people know now, and a part of the tick's sentence."""
+
+    alerted: Mapping[str, datetime]
+    sentence: str = ""
+
+
+def send_due(
+    context: SensorEvaluationContext,
+    stages: StageContext,
+    reported: Reported,
+    outcomes: Collection[CheckOutcome],
+    tables: Collection[str],
+    now: datetime,
+) -> Sent:
+    """Sends one message, if there is anything to say. After a failure the next tick tries again."""
+    before = reported.alerted
+    try:
+        present = {**_failed_checks(reported, outcomes), **_findings(stages, tables, now)}
+    except TransientError as error:
+        context.log.warning(f"findings were not read: {error}")
+        return Sent(before)
+    present = dict(sorted(present.items())[:_MOST_KEYS])
+    new = [key for key in present if key not in before]
+    again = [key for key, time in before.items() if key in present and not timedelta(0) <= now - time < _AGAIN]
+    cleared = [key for key in before if key not in present]
+    if not (new or again or cleared):
+        return Sent(before)
+    secrets = secret_values()
+    said = {key: redact(present[key], secrets) for key in (*new, *again)}
+    alert = write_attention([said[key] for key in new], [said[key] for key in again], cleared)
+    _, sender = open_sender(context)
+    try:
+        sender.send(alert)
+    except AlertNotSent as error:
+        context.log.error(f"{error}\n{alert.text}")
+        return Sent(before, f"; {error}; the next tick tries again")
+    told = dict.fromkeys((*new, *again), now)
+    return Sent({key: told.get(key) or before[key] for key in present}, f"; told by {sender.name}: {alert.subject}")
+
+
+def _failed_checks(reported: Reported, outcomes: Collection[CheckOutcome]) -> dict[str, str]:
+    """Returns the failed checks with their sentences. A check that was not run in this tick has none."""
+    sentences = {(item.table, item.check): item.sentence for item in outcomes}
+    return {
+        f"{table}: check {check}": f"{table}: check {check}: {sentences.get((table, check), 'it fails')}"
+        for table, check in reported.failed
+    }
+
+
+def _findings(stages: StageContext, tables: Collection[str], now: datetime) -> dict[str, str]:
+    """Returns the findings that wait for a person, except those of tables elsewhere. One a table, day and kind."""
+    found = read_findings(stages, None, now=now)
+    return {
+        " ".join(str(part) for part in (item.table or "all tables", item.date, item.kind) if part): str(item)
+        for item in found
+        if item.acts is Acts.PERSON and item.ends_runs and (item.table is None or item.table in tables)
+    }
