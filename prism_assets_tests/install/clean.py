@@ -34,7 +34,8 @@ def build_wheels(folder: Path, *words: str) -> Path:
     """Builds wheels into a folder, which then serves as the local index."""
     # pip reads "no isolation" from this value. The tests' own setuptools builds, because another one takes seconds.
     quick = {"PIP_NO_BUILD_ISOLATION": "0"} if "--no-kernel" in words else {}
-    call(ROOT / "scripts" / "wheels", *words, folder, cwd=ROOT, env={**os.environ, "PRISM_SOURCE_URL": URL, **quick})
+    variables = {**os.environ, "PRISM_SOURCE_URL": URL, **quick}
+    call(ROOT / "scripts" / "wheels", *words, folder, cwd=ROOT, env=variables, seconds=3_600)
     return folder
 
 

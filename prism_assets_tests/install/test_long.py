@@ -29,8 +29,15 @@ ROWS = [[1], [2], [3]]
 _FIRST_COUNTS_WITHIN = 60.0
 
 
+@pytest.fixture(autouse=True)
+def _only_long(long: bool) -> None:
+    if not long:
+        pytest.skip("takes minutes: scripts/test --long")
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Path:
+    """Builds all wheels. The release build of the kernel takes minutes."""
     if not long:
         pytest.skip("takes minutes: scripts/test --long")
     return build_wheels(tmp_path_factory.mktemp("dist"))
@@ -123,10 +130,8 @@ def _play_demo(desk: Environment, folder: Path, version: str) -> None:
     assert counted < _FIRST_COUNTS_WITHIN
 
 
-def test_an_old_worker_hands_over_to_a_new_one_and_no_row_is_lost_or_doubled(
-    wheels: Path, world: World, tmp_path: Path
-) -> None:
-    previous = build_previous_wheels(tmp_path / "previous")
+def test_an_old_worker_hands_over_to_a_new_one_and_no_row_is_lost_or_doubled(world: World, tmp_path: Path) -> None:
+    previous, wheels = build_previous_wheels(tmp_path / "previous"), build_wheels(tmp_path / "dist", "--no-kernel")
     settings = {name: value for name, value in environment(world).items() if name != "PRISM_TABLES_DIR"}
     aws = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     old = borrow_dependencies(tmp_path / "old", previous).with_settings({**settings, **aws})
