@@ -17,6 +17,8 @@ _PARQUET_SHARE = 0.15
 _MERGED_BYTES = 128 << 20
 _MILLION_ROWS_A_MEGABYTE = 0.0205
 """Of merged Parquet, in the benchmark of merges."""
+METADATA_BYTES = 1_000
+"""Bytes in PostgreSQL of a staging object with its small object and all indexes. A test measures them."""
 _PEAK = 3
 """Cores are bought for this multiple of the mean."""
 _EURO = 0.86
@@ -138,6 +140,7 @@ def slopes_table(results: Sequence[Result]) -> str:
         "a million rows of 959 bytes, 25 columns": f"{of.million_rows:.1f} core-s",
         "a staging object, beside its rows": f"{of.small_object * 1000:.0f} core-ms{_guess(results, 'many')}",
         "of it in PostgreSQL": f"{of.postgres_object * 1000:.0f} core-ms{_guess(results, 'many')}",
+        "of it in PostgreSQL, until it is archived": f"{METADATA_BYTES / 1000:.1f} kB",
         "a gigabyte of merged Parquet": f"{of.merged_megabyte * 1000:.0f} core-s",
         "Parquet for a gigabyte of JSON": f"{_PARQUET_SHARE * 1000:.0f} MB",
         "S3 requests of an object": "2 GET, 1 PUT",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.sizing import METADATA_BYTES
 from prism_assets_tests.docs.generate import DOCS, generated, pages, with_part
 
 ROOT = DOCS.parent
@@ -68,6 +69,20 @@ def test_a_page_is_short_and_its_cells_hold_phrases(page: Path) -> None:
     rows = re.findall(r"^\|(.*)\|$", _without_code(page), re.MULTILINE)
     cells = [_LINK.sub("]", cell).strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)]
     assert [cell for cell in cells if len(cell) > _LONGEST_CELL] == []
+
+
+def test_all_pages_name_one_growth_of_postgresql() -> None:
+    """A gigabyte for a million objects is a kilobyte for each."""
+    said = [
+        (page.name, float(number))
+        for page in READABLE
+        for number in re.findall(
+            r"([\d.]+) (?:GB for a million staging objects|kB for each(?: staging object)?,? with its small object)",
+            " ".join(page.read_text().split()),
+        )
+    ]
+    assert {number * 1_000 for _, number in said} == {float(METADATA_BYTES)}
+    assert {name for name, _ in said} >= {"garbage.md", "postgresql.md"}
 
 
 def test_the_site_shows_every_page() -> None:
