@@ -71,12 +71,6 @@ class Ui:
             expect(self._node(name)).to_be_visible()
         self.rest()
 
-    def table(self, table: str, shown: str) -> None:
-        """Opens the page of a whole table, and waits for a text of its health."""
-        self._open(f"assets/prism/{table}")
-        expect(self.page.get_by_text(shown).first).to_be_visible()
-        self.rest()
-
     def backfill(self, table: str, first: date, last: date) -> str:
         """Launches a backfill of some days of all assets of a table and returns its id."""
         self.group(table)
@@ -136,7 +130,10 @@ class Ui:
         self.page.goto(self._server.url(path), timeout=PATIENCE)
 
     def _node(self, name: str) -> Locator:
-        return self.page.locator(f'[data-tooltip="{name}"]').first
+        """Returns a node of a graph. From afar, nodes are drawn without tooltips."""
+        near = self.page.locator(f'[data-tooltip="{name}"]')
+        far = self.page.locator("svg foreignObject").filter(has=self.page.get_by_text(name, exact=True))
+        return near.or_(far).first
 
     def _press(self, name: str) -> None:
         """Presses a button and so opens a dialog with a field."""

@@ -67,8 +67,6 @@ def main() -> int:
         save("check")
         ui.sensor("new_objects")
         save("sensor")
-        ui.table(ORDERS, "rows by day")
-        save("table")
     return 0
 
 
