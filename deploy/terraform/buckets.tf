@@ -5,7 +5,7 @@ locals {
   made_buckets = merge(
     { (var.lake_bucket) = aws_s3_bucket.lake.id },
     { for name, bucket in aws_s3_bucket.staging : name => bucket.id },
-    { for bucket in aws_s3_bucket.compute_logs : bucket.bucket => bucket.id },
+    { (var.compute_logs_bucket) = aws_s3_bucket.compute_logs.id },
   )
 }
 
@@ -28,8 +28,6 @@ resource "aws_s3_bucket" "staging" {
 }
 
 resource "aws_s3_bucket" "compute_logs" {
-  count = var.compute_logs_bucket == null ? 0 : 1
-
   bucket = var.compute_logs_bucket
 }
 
@@ -184,9 +182,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "staging" {
 }
 
 resource "aws_s3_bucket_lifecycle_configuration" "compute_logs" {
-  count = length(aws_s3_bucket.compute_logs)
-
-  bucket = aws_s3_bucket.compute_logs[count.index].id
+  bucket = aws_s3_bucket.compute_logs.id
 
   rule {
     id     = "expire"

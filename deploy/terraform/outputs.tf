@@ -6,6 +6,7 @@ output "environment" {
     PRISM_PREFIX               = var.lake_prefix
     PRISM_GLUE_DATABASE_PREFIX = var.glue_database_prefix
     PRISM_SQS_QUEUE_URLS       = aws_sqs_queue.staging.url
+    PRISM_COMPUTE_LOGS_BUCKET  = aws_s3_bucket.compute_logs.bucket
     PRISM_DAGSTER_PG_HOST      = aws_db_instance.prism.address
     PRISM_DAGSTER_PG_PORT      = tostring(aws_db_instance.prism.port)
   }

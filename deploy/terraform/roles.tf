@@ -31,6 +31,31 @@ data "aws_iam_policy_document" "trust" {
       identifiers = each.value
     }
   }
+
+  dynamic "statement" {
+    for_each = var.eks == null ? [] : [var.eks]
+
+    content {
+      actions = ["sts:AssumeRoleWithWebIdentity"]
+
+      principals {
+        type        = "Federated"
+        identifiers = [statement.value.oidc_provider_arn]
+      }
+
+      condition {
+        test     = "StringEquals"
+        variable = "${replace(statement.value.oidc_provider_arn, "/^.*:oidc-provider\\//", "")}:sub"
+        values   = ["system:serviceaccount:${statement.value.namespace}:${statement.value.service_accounts[each.key]}"]
+      }
+
+      condition {
+        test     = "StringEquals"
+        variable = "${replace(statement.value.oidc_provider_arn, "/^.*:oidc-provider\\//", "")}:aud"
+        values   = ["sts.amazonaws.com"]
+      }
+    }
+  }
 }
 
 resource "aws_iam_role" "process" {
@@ -65,25 +90,21 @@ resource "aws_iam_role_policy" "database" {
 
 # Runs write their compute logs, the web server reads them.
 data "aws_iam_policy_document" "compute_logs" {
-  count = length(aws_s3_bucket.compute_logs)
-
   statement {
     actions   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]
-    resources = ["${aws_s3_bucket.compute_logs[count.index].arn}/*"]
+    resources = ["${aws_s3_bucket.compute_logs.arn}/*"]
   }
 
   statement {
     actions   = ["s3:ListBucket"]
-    resources = [aws_s3_bucket.compute_logs[count.index].arn]
+    resources = [aws_s3_bucket.compute_logs.arn]
   }
 }
 
 resource "aws_iam_role_policy" "compute_logs" {
-  count = length(aws_s3_bucket.compute_logs)
-
   name   = "compute-logs"
   role   = aws_iam_role.process["dagster"].name
-  policy = data.aws_iam_policy_document.compute_logs[count.index].json
+  policy = data.aws_iam_policy_document.compute_logs.json
 }
 
 data "aws_iam_policy_document" "reader_trust" {

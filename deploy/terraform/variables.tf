@@ -77,6 +77,16 @@ variable "spark_services" {
   default     = ["pods.eks.amazonaws.com", "emr-serverless.amazonaws.com", "ec2.amazonaws.com"]
 }
 
+variable "eks" {
+  description = "Cluster whose service accounts may take the roles by its provider of OIDC (IRSA); null with Pod Identity."
+  type = object({
+    oidc_provider_arn = string
+    namespace         = optional(string, "prism")
+    service_accounts  = optional(map(string), { dagster = "prism-dagster", worker = "lake-prism", spark = "lake-prism-spark" })
+  })
+  default = null
+}
+
 variable "reader_principals" {
   description = "ARNs of roles and users that may take the role reader."
   type        = list(string)
@@ -90,9 +100,8 @@ variable "glue_database_prefix" {
 }
 
 variable "compute_logs_bucket" {
-  description = "Bucket of Dagster's compute logs, made here; null for none."
+  description = "Bucket of Dagster's compute logs, made here."
   type        = string
-  default     = null
 }
 
 # Database

@@ -154,7 +154,9 @@ def _schema_of(assembly: Mapping[str, Any]) -> dict[str, Any]:
         if kind and f"{name}Config" in structs:
             resource = "aws" + _snake(name.rpartition(".")[2].removeprefix("DataAws"), "_")
             is_data = name.rpartition(".")[2].startswith("DataAws")
-            resources[f"data_{resource}" if is_data else resource] = f"{name}Config"
+            # A class whose name another one has as a nested type ends with A, such as S3BucketVersioningA.
+            for known in (resource, resource.removesuffix("_a")):
+                resources[f"data_{known}" if is_data else known] = f"{name}Config"
     return {"structs": structs, "resources": resources}
 
 
