@@ -16,6 +16,22 @@ from sqlalchemy import Connection, text
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
 
+def end_histories(connection: Connection, bucket: str, key_prefix: str) -> None:
+    """Gives objects that wait for `prism history` to Stream. Call it before `keep_begun`. Locks their rows.
+
+    Only a prefix with a single table has a history: a claim decides by the routes of all tables.
+    """
+    connection.execute(text(_END_HISTORIES), {"bucket": bucket, "prefix": key_prefix})
+
+
+_END_HISTORIES = """
+UPDATE prism_staging_objects o SET state = 'pending', history_date = NULL
+FROM prism_streams s
+WHERE s.bucket_name = :bucket AND s.key_prefix = :prefix AND o.prism_stream_id = s.prism_stream_id
+    AND o.state = 'history' AND o.history_date IS NOT NULL
+"""
+
+
 def keep_begun(connection: Connection, bucket: str, key_prefix: str) -> None:
     """Fixes the current definition for each object that a table of the prefix has claimed.
 

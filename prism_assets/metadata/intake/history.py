@@ -35,14 +35,18 @@ class Registered:
     """Objects that waited for a batch of Stream, and now wait for `prism history`."""
 
 
-def register(connection: Connection, stream_id: int, objects: Sequence[DatedObject], now: datetime) -> Registered:
+def register(
+    connection: Connection, stream_id: int, table_id: int, objects: Sequence[DatedObject], now: datetime
+) -> Registered:
     """Registers old objects of a stream. Other objects, begun or done, stay as they are. Repeats change nothing.
 
-    Shares the lock of the stream's row, like discovery. Objects that wait for their first batch are set back. A batch
+    Registers nothing for a stream that its table alone no longer reads. Shares the lock of the stream's row, like
+    discovery, in a statement before the others: these see what an apply changed meanwhile. Objects that wait for their first batch are set back. A batch
     that is claiming them comes first: their rows are skipped.
     """
     values = {
         "stream": stream_id,
+        "table": table_id,
         "buckets": [item.found.bucket for item in objects],
         "keys": [item.found.key for item in objects],
         "etags": [item.found.etag for item in objects],
@@ -51,24 +55,30 @@ def register(connection: Connection, stream_id: int, objects: Sequence[DatedObje
         "days": [item.day for item in objects],
         "now": now,
     }
+    connection.execute(text(_SHARE), values)
+    if not connection.execute(text(_MAY_HAVE_HISTORY), values).scalar_one():
+        return Registered(new=0, set_back=0)
     new = connection.execute(text(_INSERT), values).rowcount
     set_back = 0 if new == len(objects) else connection.execute(text(_SET_BACK), values).rowcount
     return Registered(new=new, set_back=set_back)
 
 
+_SHARE = "SELECT 1 FROM prism_streams WHERE prism_stream_id = :stream FOR SHARE"
+_MAY_HAVE_HISTORY = """
+SELECT EXISTS (SELECT 1 FROM prism_streams s WHERE prism_stream_id = :stream AND NOT removed AND intake = 'convert'
+    AND prism_table_id = :table
+    AND NOT EXISTS (SELECT 1 FROM prism_streams k WHERE k.bucket_name = s.bucket_name AND k.key_prefix = s.key_prefix
+        AND k.prism_stream_id <> s.prism_stream_id AND NOT k.removed))
+"""
 _INSERT = """
-WITH stream AS (
-    SELECT prism_stream_id, prism_table_id FROM prism_streams
-    WHERE prism_stream_id = :stream AND NOT removed AND route_key IS NULL AND taken_keys = '{}'
-    FOR SHARE
-)
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
     send_time, first_receive_time, state, history_date)
 SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now, 'history', f.day
-FROM stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
+FROM prism_streams stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
     CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[]), CAST(:days AS date[]))
     AS f (bucket, key, etag, length, sent, day)
-WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key
+WHERE stream.prism_stream_id = :stream
+    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key
     AND (o.prism_stream_id = stream.prism_stream_id OR o.prism_table_id = stream.prism_table_id))
 ORDER BY f.day, f.key
 ON CONFLICT (bucket_name, object_key, prism_table_id) DO NOTHING

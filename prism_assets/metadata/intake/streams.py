@@ -131,7 +131,8 @@ def save_streams(
     """Creates streams, updates switches and patterns of known ones, and moves streams of other tables to this one.
 
     A stream with new patterns gets a complete listing next, because objects left out may now be read. Objects no batch
-    has claimed yet move to the new table; claimed ones stay. The caller holds the streams, and no batch starts. Locks
+    has claimed yet move to the new table; claimed ones stay. The history of a moved or stopped stream ends: its objects
+    wait for Stream. The caller holds the streams, and no batch starts. Locks
     the rows of the moved objects.
     """
     kept = [
@@ -156,7 +157,7 @@ def save_streams(
     if kept:
         connection.execute(text(_LIST_AGAIN), kept)
         connection.execute(text(_SAVE_STREAM), kept)
-    for statement in (_FORGET_DOUBLES, _TAKE_ALONG):
+    for statement in (_END_HISTORY, _FORGET_DOUBLES, _TAKE_ALONG):
         connection.execute(text(statement), {"table": table_id})
 
 
@@ -183,6 +184,14 @@ ON CONFLICT (bucket_name, key_prefix, prism_table_id) DO UPDATE SET stream_name 
     enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, include_patterns = EXCLUDED.include_patterns,
     exclude_patterns = EXCLUDED.exclude_patterns, since = EXCLUDED.since, route_key = EXCLUDED.route_key, taken_keys = EXCLUDED.taken_keys,
     records = EXCLUDED.records, removed = false
+"""
+# Only a table with a stream that it reads brings in its history. Other objects wait for Stream, as new ones do.
+_END_HISTORY = """
+UPDATE prism_staging_objects o SET state = 'pending', history_date = NULL
+FROM prism_streams s
+WHERE s.prism_table_id = :table AND NOT s.removed AND o.prism_stream_id = s.prism_stream_id
+    AND o.state = 'history' AND o.history_date IS NOT NULL
+    AND (o.prism_table_id <> s.prism_table_id OR s.intake <> 'convert')
 """
 # The new table may know an object by another stream of its own.
 _FORGET_DOUBLES = f"""

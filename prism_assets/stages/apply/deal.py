@@ -14,7 +14,7 @@ from prism_assets.stages.apply.shared_prefixes import ChangedPrefix
 
 
 def keep_begun(connection: Connection, changed: Sequence[ChangedPrefix]) -> None:
-    """Keeps routes for claimed objects. Call it before new definitions are stored.
+    """Keeps routes for claimed objects, and ends histories of the prefixes. Call it before new definitions are stored.
 
     Running batches wait with their commits. So call it before the caller locks rows needed by a commit, such as
     partitions.
@@ -22,6 +22,7 @@ def keep_begun(connection: Connection, changed: Sequence[ChangedPrefix]) -> None
     if changed:
         batches.lock_all_running(connection)
     for prefix in changed:
+        dealing.end_histories(connection, prefix.bucket, prefix.key_prefix)
         dealing.keep_begun(connection, prefix.bucket, prefix.key_prefix)
 
 

@@ -98,12 +98,13 @@ def choose_table(context: StageContext, name: str) -> TableDefinition:
 
 
 def choose_streams(context: StageContext, table: TableDefinition) -> list[KnownStream]:
-    """Returns the streams of a table with objects in S3. Raises WrongUse for a prefix that other tables read, too."""
+    """Returns the streams by which a table reads S3. Raises WrongUse for a prefix that other tables read, too."""
     with context.database.begin() as connection:
         known = [item for item in streams.load_streams(connection) if not item.removed and item.stream.topic is None]
-    chosen = [item for item in known if item.table_id == table.table_id]
+    own = [item for item in known if item.table_id == table.table_id]
+    chosen = [item for item in own if item.stream.enabled and not item.stream.discard]
     if not chosen:
-        raise WrongUse(f"{table.name} reads no prefix of a bucket")
+        raise WrongUse(f"{table.name} reads no prefix of a bucket" + (": its streams are stopped" if own else ""))
     for item in chosen:
         if any(other.table_id != table.table_id and other.stream.url == item.stream.url for other in known):
             raise WrongUse(

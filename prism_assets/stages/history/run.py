@@ -14,6 +14,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata.intake import claims, history
 from prism_assets.metadata.intake.claims import HISTORY
 from prism_assets.metadata.intake.history import DatedObject, Registered, Rest
+from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.metadata.leases import LeaseKind, in_brackets
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.history.plan import (
@@ -121,7 +122,7 @@ def _register(
     days, listed = choose_days(table, first, last, now), Listed()
     for stream in chosen:
         for page in pages(context, stream, days, listed):
-            added = _register_page(context, stream.stream_id, page, now)
+            added = _register_page(context, stream, page, now)
             report = replace(
                 report, registered=report.registered + added.new, set_back=report.set_back + added.set_back
             )
@@ -129,10 +130,12 @@ def _register(
     return report
 
 
-def _register_page(context: StageContext, stream_id: int, page: Sequence[DatedObject], now: datetime) -> Registered:
+def _register_page(
+    context: StageContext, stream: KnownStream, page: Sequence[DatedObject], now: datetime
+) -> Registered:
     """Registers a page in one transaction. A death in it registers nothing, and the next run lists again."""
     with context.database.begin() as connection:
-        added = history.register(connection, stream_id, page, now)
+        added = history.register(connection, stream.stream_id, stream.table_id, page, now)
         failpoint("history.in_page")
     failpoint("history.after_page")
     return added
