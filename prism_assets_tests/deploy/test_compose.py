@@ -55,6 +55,7 @@ def a_machine(folder: Path, services: Mapping[str, str], store: Mapping[str, str
     places = {
         "@postgres:5432/prism": f"@{prism.host}:{prism.port}/{prism.database}",
         "0.0.0.0": "127.0.0.1",
+        "host: code,": "host: 127.0.0.1,",
         **{port: str(free_port()) for port in ("8090", "8091", "4000", "3000")},
     }
     found = read_compose({"PRISM_DB_PASSWORD": password, "PRISM_TABLES": str(tables)})
@@ -149,8 +150,9 @@ def test_dagster_of_the_compose_file_loads_the_tables(machine: Machine, long: bo
         machine.start(name)
     machine.await_health("exporter")
     deadline = time.monotonic() + 300
-    while "Checking for new" not in machine.log("daemon") and time.monotonic() < deadline:
+    while "new_objects" not in machine.log("daemon"):
         assert machine.started["daemon"].poll() is None, machine.log("daemon")
+        assert time.monotonic() < deadline, machine.log("daemon")
         time.sleep(0.5)
 
 
