@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 
 from prism_assets.domain.metrics import BY_NAME, Kind, series_of
+from prism_assets.domain.tables.accepted import DateRange
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.intake import history
+from prism_assets.metadata.intake.claims import HISTORY
 from prism_assets.metrics.text import render
 from prism_assets.stages.exporter import exporter as exporter_module
 from prism_assets.stages.exporter import totals
 from prism_assets.stages.exporter.exporter import Exporter
+from prism_assets.stages.history.plan import Listed, choose_streams, pages
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
+from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.unread import retry_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metrics.scraped import values_of
@@ -74,6 +80,32 @@ def test_a_table_shows_what_waits_and_then_what_was_done(world: World) -> None:
     assert merged[f"prism_table_rows_total{EVENTS}"] == 10
     assert merged[f"prism_table_merged_rows_total{EVENTS}"] == 10
     assert merged['prism_step_runs_total{outcome="done",step="merge"}'] == 1
+
+
+def test_a_history_makes_no_table_late(world: World) -> None:
+    """Its objects are months old, and would fire the alerts on lag for as long as it runs."""
+    world.apply(
+        a_table("log.events", stream='url: "s3://staging/events/", since: "2026-03-01"', accept="{from: object}")
+    )
+    key = world.drop(some_rows(3, utc("2026-02-01T10:00")), stream="events/dt=2026-02-01")
+    month_ago = time.time() - 30 * 86_400
+    os.utime(world.root / "buckets" / "staging" / key, (month_ago, month_ago))
+    exporter = an_exporter(world)
+    look(exporter)
+    known = choose_streams(world.context, world.context.choose_tables(["log.events"])[0])[0]
+    for page in pages(world.context, known, DateRange(date(2026, 2, 1), date(2026, 2, 1)), Listed()):
+        with world.context.database.begin() as connection:
+            history.register(connection, known.stream_id, known.table_id, page, utc(NOON))
+    plan = start_batch(world.context, None, HISTORY)
+    assert plan is not None
+    claimed = look(exporter)
+    assert (claimed[f"prism_table_claimed_objects{EVENTS}"], claimed[f"prism_table_lag_seconds{EVENTS}"]) == (1, 0)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_stream_batches SET heartbeat_time = now() - interval '1 hour'")
+    world.stream(NOON)
+    done = look(exporter)
+    assert done[f"prism_table_rows_total{EVENTS}"] == 3
+    assert done[f"prism_table_latency_seconds_count{EVENTS}"] == done[f"prism_table_latency_seconds_sum{EVENTS}"] == 0
 
 
 def test_a_broken_object_is_a_finding_and_a_failed_check_until_a_person_decides(world: World) -> None:

@@ -21,7 +21,7 @@ class Unfinished:
     pending_bytes: int
     claimed: int
     oldest_seconds: float
-    """The age of the oldest."""
+    """The age of the oldest one that is no part of a history: objects of a history are as old as they are."""
 
 
 def count_unfinished_by_age(connection: Connection, table_ids: Collection[int]) -> list[Unfinished]:
@@ -34,7 +34,8 @@ SELECT o.prism_table_id AS table_id, count(*) FILTER (WHERE o.state = 'pending')
     CAST(coalesce(sum(o.content_length) FILTER (WHERE o.state = 'pending'), 0) AS bigint) AS pending_bytes,
     count(*) FILTER (WHERE o.state = 'claimed') AS claimed,
     CAST(greatest(0, extract(epoch FROM clock_timestamp()
-        - min(coalesce(o.sent_after, o.send_time, o.first_receive_time)))) AS float8) AS oldest_seconds
+        - min(coalesce(o.sent_after, o.send_time, o.first_receive_time)) FILTER (WHERE o.history_date IS NULL)))
+        AS float8) AS oldest_seconds
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.state IN ('pending', 'claimed') AND o.prism_table_id = ANY(:tables)
     AND NOT (s.intake = 'wait' AND {NOT_BEGUN})
@@ -57,7 +58,7 @@ WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables) GROUP
 def last_rows(connection: Connection, table_ids: Collection[int]) -> dict[int, datetime]:
     """Returns the time of the last conversion with rows, by table. Records of a join table have the one of their log.
 
-    Reads at most the last thousand conversions of a table. If none of them had rows, the first of them is the answer:
+    Objects of a history do not count: they would hide that no new ones come. Reads at most the last thousand conversions of a table. If none of them had rows, the first of them is the answer:
     the rows are older still.
     """
     rows = connection.execute(text(_LAST_ROWS), {"tables": list(table_ids)})
@@ -68,8 +69,9 @@ _LAST_ROWS = """
 SELECT t.prism_table_id AS table_id, w.last_time
 FROM prism_tables t LEFT JOIN prism_tables c ON c.changes_of = t.prism_table_id
 CROSS JOIN LATERAL (
-    SELECT coalesce(max(finish_time) FILTER (WHERE rows_out > 0), min(finish_time)) AS last_time FROM (
-        SELECT finish_time, rows_out FROM prism_staging_objects
+    SELECT coalesce(max(finish_time) FILTER (WHERE rows_out > 0 AND history_date IS NULL), min(finish_time)) AS last_time
+    FROM (
+        SELECT finish_time, rows_out, history_date FROM prism_staging_objects
         WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
         ORDER BY finish_time DESC LIMIT 1000) q
 ) w
@@ -89,7 +91,7 @@ class Conversions:
     quarantined: int
     filtered: int
     seconds: float
-    """The sum of times from arrival to commit."""
+    """The sum of times from arrival to commit, of objects that are no part of a history."""
     within: tuple[int, ...]
     """Objects with a time up to each bound and above the former one, and last those above all bounds."""
 
@@ -121,7 +123,9 @@ _CONVERTED = """
 SELECT table_id, CAST(sum(objects) AS bigint) AS objects, CAST(sum(bytes) AS bigint) AS bytes,
     CAST(sum(lines) AS bigint) AS lines, CAST(sum(rows) AS bigint) AS rows,
     CAST(sum(quarantined) AS bigint) AS quarantined, CAST(sum(filtered) AS bigint) AS filtered,
-    CAST(sum(seconds) AS float8) AS seconds, array_agg(place) AS places, array_agg(objects) AS counts
+    CAST(coalesce(sum(seconds), 0) AS float8) AS seconds,
+    coalesce(array_agg(place) FILTER (WHERE place IS NOT NULL), '{}') AS places,
+    coalesce(array_agg(objects) FILTER (WHERE place IS NOT NULL), '{}') AS counts
 FROM (
     SELECT table_id, width_bucket(seconds, CAST(:bounds AS float8[])) AS place, count(*) AS objects,
         sum(content_length) AS bytes, sum(lines_in) AS lines, sum(rows_out) AS rows,
@@ -129,8 +133,8 @@ FROM (
     FROM (
         SELECT prism_table_id AS table_id, content_length, coalesce(lines_in, 0) AS lines_in,
             coalesce(rows_out, 0) AS rows_out, coalesce(rows_quarantined, 0) AS rows_quarantined, rows_filtered,
-            CAST(greatest(0, extract(epoch FROM finish_time - coalesce(sent_after, send_time, first_receive_time)))
-                AS float8) AS seconds
+            CASE WHEN history_date IS NULL THEN CAST(greatest(0, extract(epoch FROM
+                finish_time - coalesce(sent_after, send_time, first_receive_time))) AS float8) END AS seconds
         FROM prism_staging_objects
         WHERE state = 'done' AND prism_table_id = ANY(:tables) AND finish_time > :after AND finish_time <= :until
     ) o
