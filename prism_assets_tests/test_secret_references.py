@@ -16,6 +16,7 @@ from prism_assets import aws_clients, secret_references
 from prism_assets.domain.errors import DatabaseUnavailable, MissingSecret, SecretsUnavailable, SettingsError
 from prism_assets.kafka.connections import connection_of
 from prism_assets.kernels.expressions.session import secret_of_worker
+from prism_assets.kernels.failures import failure_of
 from prism_assets.metadata.database import Database
 from prism_assets.secret_references import TOKEN_OF_RDS, password_at, secret_at
 from prism_assets.settings import load_alert_settings, load_settings, secret_values
@@ -157,6 +158,13 @@ def test_the_secret_of_an_expression_may_be_elsewhere(file: Path, monkeypatch: p
     file.unlink()
     with pytest.raises(MissingSecret, match=r"no secret PRISM_SECRET_MAIL, .*does not exist"):
         secret_of_worker("mail")
+
+
+def test_a_silent_manager_of_secrets_is_charged_to_no_object() -> None:
+    """The bucket serves other objects meanwhile, and the fault would else be that of the object."""
+    failure = failure_of(SecretsUnavailable("no answer; repeat"), "an object was read", at_source=True)
+    assert failure.transient
+    assert not failure.at_source
 
 
 def test_messages_hide_secrets_and_show_references(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ from prism_assets.domain.errors import (
     MissingSecret,
     ObjectArchived,
     PrismError,
+    SecretsUnavailable,
     WorkerUnavailable,
 )
 from prism_assets.domain.work import Failure
 
 _OURS = "/prism_assets/"
-_OF_THE_WORKER = (WorkerUnavailable, MissingSecret, ExpressionsFailed)
+_OF_THE_WORKER = (WorkerUnavailable, MissingSecret, SecretsUnavailable, ExpressionsFailed)
 """Errors that leave open whether the object can be read."""
 
 
