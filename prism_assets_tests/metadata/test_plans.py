@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timezone
 from typing import Any
@@ -14,7 +15,7 @@ from prism_assets.metadata.database import Database
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_queue, small_objects
 from prism_assets.metadata.iceberg import iceberg_figures, iceberg_tables
-from prism_assets.metadata.intake import delayed, streams
+from prism_assets.metadata.intake import delayed, intake_figures, streams
 from prism_assets.metadata.records import record_objects
 from prism_assets_tests.postgres import PostgresServer
 
@@ -178,6 +179,34 @@ def test_who_has_begun_a_prefix_is_found_by_indexes(postgres: PostgresServer) ->
     plan = plan_of(made, lambda connection: streams.load_begun(connection, [("b", "p/")]))
     assert "prism_staging_objects_read" in plan, plan
     assert "Seq Scan on prism_staging_objects" not in plan, plan
+    made.dispose()
+    postgres.drop_database(url)
+
+
+CONVERTED = """
+SET LOCAL session_replication_role = replica;
+INSERT INTO prism_tables (prism_table_id, schema_name, table_name, create_time, merge_interval, definition_version)
+    OVERRIDING SYSTEM VALUE SELECT t, 'log', 't' || t, now(), 3600, 1 FROM generate_series(1, 20) t;
+INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, content_length,
+    first_receive_time, state, lines_in, rows_out, rows_quarantined, finish_time)
+    SELECT t, t, 'b', 'p/' || n, 1, now(), 'done', 5, 5, 0, timestamptz '2026-03-01 00:00Z' + n * interval '1 s'
+    FROM generate_series(1, 20) t, generate_series(1, 2000) n;
+"""
+
+
+def test_the_last_conversion_with_rows_is_found_without_reading_a_thousand(postgres: PostgresServer) -> None:
+    """The exporter asks for all tables every ten seconds."""
+    url = postgres.create_database()
+    made = Database(url)
+    with made.begin() as connection:
+        connection.exec_driver_sql(CONVERTED)
+    with made.outside_transactions() as connection:
+        connection.exec_driver_sql("VACUUM ANALYZE")
+    with made.begin() as connection:
+        found = intake_figures.last_rows(connection, TABLES)
+    assert set(found.values()) == {datetime(2026, 3, 1, 0, 33, 20, tzinfo=timezone.utc)}
+    plan = plan_of(made, lambda connection: intake_figures.last_rows(connection, TABLES))
+    assert re.search(r"prism_staging_objects_done.* rows=1(\.00)? loops=20", plan), plan
     made.dispose()
     postgres.drop_database(url)
 

@@ -65,16 +65,19 @@ def last_rows(connection: Connection, table_ids: Collection[int]) -> dict[int, d
     return {row.table_id: row.last_time for row in rows if row.last_time is not None}
 
 
+# Most often the first object that the index gives is the answer, and no further one is read.
 _LAST_ROWS = """
-SELECT t.prism_table_id AS table_id, w.last_time
-FROM prism_tables t LEFT JOIN prism_tables c ON c.changes_of = t.prism_table_id
-CROSS JOIN LATERAL (
-    SELECT coalesce(max(finish_time) FILTER (WHERE rows_out > 0 AND history_date IS NULL), min(finish_time)) AS last_time
-    FROM (
+SELECT t.prism_table_id AS table_id, coalesce(
+    (SELECT finish_time FROM (
         SELECT finish_time, rows_out, history_date FROM prism_staging_objects
         WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
         ORDER BY finish_time DESC LIMIT 1000) q
-) w
+    WHERE rows_out > 0 AND history_date IS NULL ORDER BY finish_time DESC LIMIT 1),
+    (SELECT min(finish_time) FROM (
+        SELECT finish_time FROM prism_staging_objects
+        WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
+        ORDER BY finish_time DESC LIMIT 1000) q)) AS last_time
+FROM prism_tables t LEFT JOIN prism_tables c ON c.changes_of = t.prism_table_id
 WHERE t.prism_table_id = ANY(:tables)
 """
 
