@@ -24,7 +24,7 @@ _OWN = "prism_assets"
 def is_json() -> bool:
     """Whether log lines are JSON. Errors are printed also where the settings are wrong, then as text."""
     try:
-        return load(LogSettings).log_format == "json"
+        return load(LogSettings).log_format != "text"
     except SettingsError:
         return False
 

@@ -93,7 +93,10 @@ def test_production_depends_on_nothing_that_only_the_local_stack_needs(productio
 
 
 def test_the_local_stack_brings_prism_local_to_the_command_line(production: Any, local: Any) -> None:
-    kept = {"sqlalchemy.plugins": {"prism_kept_connections": "prism_assets.defs.connection_pool:KeptConnections"}}
+    kept = {
+        "dagster_dg_cli.registry_modules": {"prism_assets": "prism_assets"},
+        "sqlalchemy.plugins": {"prism_kept_connections": "prism_assets.defs.connection_pool:KeptConnections"},
+    }
     assert production["project"]["entry-points"] == kept, "it would come with the wheel for production"
     ((group, entries),) = local["project"]["entry-points"].items()
     (entry,) = (EntryPoint(name, value, group) for name, value in entries.items())

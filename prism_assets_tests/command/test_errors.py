@@ -349,6 +349,7 @@ WITH_CLOCK = [
     ("iceberg", "register", "log.events"),
     ("table", "try", "events.yaml", "--sample=sample.jsonl"),
     ("rebuild", "log.events", "--date=2026-03-01"),
+    ("history", "log.events"),
     ("erase", "log.events", "--where=id = 1"),
     ("table", "drop", "log.events"),
     ("table", "flip", "log.events"),
