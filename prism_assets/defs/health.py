@@ -19,7 +19,7 @@ from prism_assets.defs.checks.specs import checks_of
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.pictures import days_picture
-from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.findings import Finding
 from prism_assets.domain.text import counted
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.context import StageContext
@@ -60,8 +60,7 @@ class Health:
     def problems(self) -> tuple[str, ...]:
         """Failed checks, and findings that stay until a person acts."""
         failed = [f"{item.check}: {item.sentence}" for item in self.checks if not item.passed]
-        left = [item for item in self._findings if item.acts is Acts.PERSON and item.ends_runs]
-        return (*failed, *(_line(item) for item in left))
+        return (*failed, *(_line(item) for item in self._findings if item.needs_a_person))
 
     @property
     def is_healthy(self) -> bool:

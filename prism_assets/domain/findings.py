@@ -44,6 +44,11 @@ class Finding:
     """Whether commands name the finding at their end. The usual course of a day and advice are left out."""
 
     @property
+    def needs_a_person(self) -> bool:
+        """Whether it stays until a person acts. Advice stays, too, and needs nobody."""
+        return self.acts is Acts.PERSON and self.ends_runs
+
+    @property
     def text(self) -> str:
         """The fact and the remedy."""
         return f"{self.says}. {self.remedy}" if self.remedy else self.says

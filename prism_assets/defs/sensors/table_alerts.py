@@ -15,7 +15,6 @@ from prism_assets.alerts.message import redact, write_attention
 from prism_assets.defs.sensors.reported import Reported
 from prism_assets.defs.sensors.run_failures import open_sender
 from prism_assets.domain.errors import AlertNotSent, TransientError
-from prism_assets.domain.findings import Acts
 from prism_assets.settings import secret_values
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.context import StageContext
@@ -83,5 +82,5 @@ def _findings(stages: StageContext, tables: Collection[str], now: datetime) -> d
     return {
         " ".join(str(part) for part in (item.table or "all tables", item.date, item.kind) if part): str(item)
         for item in found
-        if item.acts is Acts.PERSON and item.ends_runs and (item.table is None or item.table in tables)
+        if item.needs_a_person and (item.table is None or item.table in tables)
     }

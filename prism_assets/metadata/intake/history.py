@@ -41,8 +41,8 @@ def register(
     """Registers old objects of a stream. Other objects, begun or done, stay as they are. Repeats change nothing.
 
     Registers nothing for a stream that its table alone no longer reads. Shares the lock of the stream's row, like
-    discovery, in a statement before the others: these see what an apply changed meanwhile. Objects that wait for their first batch are set back. A batch
-    that is claiming them comes first: their rows are skipped.
+    discovery, in a statement before the others: these see what an apply changed meanwhile. Objects that wait for their
+    first batch are set back. A batch that is claiming them comes first: their rows are skipped.
     """
     values = {
         "stream": stream_id,

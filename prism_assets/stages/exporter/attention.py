@@ -30,7 +30,7 @@ def count_findings(context: StageContext, names: Collection[str], now: datetime)
 
 
 def _acts(item: Finding) -> str:
-    return ADVICE if item.acts is Acts.PERSON and not item.ends_runs else item.acts.value
+    return ADVICE if item.acts is Acts.PERSON and not item.needs_a_person else item.acts.value
 
 
 def count_failed_checks(
