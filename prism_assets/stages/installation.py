@@ -67,6 +67,14 @@ def check_lake(database: Database, lake: Lake, stores: Stores) -> Installation:
     return pair.known
 
 
+def check_place(database: Database, lake: Lake) -> None:
+    """Raises WrongSchema or WrongLake like `check_lake`, by PostgreSQL alone, where a process has no rights in S3."""
+    known, place = _load(database), lake.place
+    found = belonging(known, place, known.installation_id if known else None)
+    if found is not Belonging.OURS:
+        raise _LakeMatch(place=place, known=known, found=found).wrong_lake(lake)
+
+
 def preview_lake(database: Database, lake: Lake, stores: Stores, *, restore_marker: bool) -> tuple[str, ...]:
     """Returns the steps of `take_lake`, a line each. Raises WrongLake if it would refuse. The schema may be missing."""
     with database.begin() as connection:

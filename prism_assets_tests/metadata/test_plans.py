@@ -204,7 +204,8 @@ def test_the_last_conversion_with_rows_is_found_without_reading_a_thousand(postg
         connection.exec_driver_sql("VACUUM ANALYZE")
     with made.begin() as connection:
         found = intake_figures.last_rows(connection, TABLES)
-    assert set(found.values()) == {datetime(2026, 3, 1, 0, 33, 20, tzinfo=timezone.utc)}
+    assert {item.time for item in found} == {datetime(2026, 3, 1, 0, 33, 20, tzinfo=timezone.utc)}
+    assert (len(found), any(item.is_older for item in found)) == (20, False)
     plan = plan_of(made, lambda connection: intake_figures.last_rows(connection, TABLES))
     assert re.search(r"prism_staging_objects_done.* rows=1(\.00)? loops=20", plan), plan
     made.dispose()

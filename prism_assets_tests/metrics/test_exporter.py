@@ -108,6 +108,44 @@ def test_a_history_makes_no_table_late(world: World) -> None:
     assert done[f"prism_table_latency_seconds_count{EVENTS}"] == done[f"prism_table_latency_seconds_sum{EVENTS}"] == 0
 
 
+EMPTY = """
+INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, content_length,
+    first_receive_time, state, lines_in, rows_out, rows_quarantined, finish_time)
+    SELECT prism_stream_id, prism_table_id, bucket_name, 'empty/' || clock_timestamp() || n, 1, now(), 'done', 0, 0, 0,
+        finish_time + n * interval '1 s'
+    FROM generate_series(1, 1000) n,
+    LATERAL (SELECT * FROM prism_staging_objects ORDER BY finish_time DESC LIMIT 1) last
+"""
+"""A thousand conversions without rows, after the last conversion."""
+
+
+def test_objects_without_rows_do_not_make_a_table_fresh(world: World) -> None:
+    world.apply(a_table("log.events"))
+    world.drop(some_rows(3, utc(NOON)))
+    world.discover(NOON)
+    world.stream(NOON)
+    running = an_exporter(world)
+    last_rows = f"prism_table_last_rows_timestamp_seconds{EVENTS}"
+    known = look(running)[last_rows]
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(EMPTY)
+    assert look(running)[last_rows] == known
+    started_again = an_exporter(world)
+    bound = look(started_again)[last_rows]
+    assert bound == pytest.approx(known + 1)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(EMPTY)
+    assert look(started_again)[last_rows] == bound
+    world.drop(some_rows(3, utc(NOON)))
+    world.discover(NOON)
+    world.stream(NOON)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE prism_staging_objects SET finish_time = now() + interval '1 day' WHERE rows_out > 0"
+        )
+    assert look(started_again)[last_rows] > bound
+
+
 def test_a_broken_object_is_a_finding_and_a_failed_check_until_a_person_decides(world: World) -> None:
     world.apply(a_table("log.events"))
     exporter = an_exporter(world)

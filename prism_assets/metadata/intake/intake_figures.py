@@ -55,30 +55,44 @@ WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables) GROUP
 """
 
 
-def last_rows(connection: Connection, table_ids: Collection[int]) -> dict[int, datetime]:
-    """Returns the time of the last conversion with rows, by table. Records of a join table have the one of their log.
+@dataclass(frozen=True, kw_only=True)
+class LastRows:
+    """The last conversion of a table with rows."""
 
-    Objects of a history do not count: they would hide that no new ones come. Reads at most the last thousand conversions of a table. If none of them had rows, the first of them is the answer:
-    the rows are older still.
+    table_id: int
+    time: datetime
+    is_older: bool
+    """Whether the rows are older than `time`: of the last thousand conversions none had any."""
+
+
+def last_rows(connection: Connection, table_ids: Collection[int]) -> list[LastRows]:
+    """Returns the last conversion with rows, by table. Records of a join table have the one of their log.
+
+    Objects of a history do not count: they would hide the lack of new ones. Reads at most the last thousand conversions
+    of a table. If none of them had rows, the time of the first of them is an upper bound.
     """
-    rows = connection.execute(text(_LAST_ROWS), {"tables": list(table_ids)})
-    return {row.table_id: row.last_time for row in rows if row.last_time is not None}
+    return [LastRows(**row._mapping) for row in connection.execute(text(_LAST_ROWS), {"tables": list(table_ids)})]
 
 
 # Most often the first object that the index gives is the answer, and no further one is read.
 _LAST_ROWS = """
-SELECT t.prism_table_id AS table_id, coalesce(
-    (SELECT finish_time FROM (
+SELECT t.prism_table_id AS table_id, coalesce(with_rows.finish_time, first.finish_time) AS time,
+    with_rows.finish_time IS NULL AS is_older
+FROM prism_tables t
+LEFT JOIN prism_tables c ON c.changes_of = t.prism_table_id
+LEFT JOIN LATERAL (
+    SELECT finish_time FROM (
         SELECT finish_time, rows_out, history_date FROM prism_staging_objects
         WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
         ORDER BY finish_time DESC LIMIT 1000) q
-    WHERE rows_out > 0 AND history_date IS NULL ORDER BY finish_time DESC LIMIT 1),
-    (SELECT min(finish_time) FROM (
+    WHERE rows_out > 0 AND history_date IS NULL ORDER BY finish_time DESC LIMIT 1) with_rows ON true
+LEFT JOIN LATERAL (
+    SELECT min(finish_time) AS finish_time FROM (
         SELECT finish_time FROM prism_staging_objects
         WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
-        ORDER BY finish_time DESC LIMIT 1000) q)) AS last_time
-FROM prism_tables t LEFT JOIN prism_tables c ON c.changes_of = t.prism_table_id
-WHERE t.prism_table_id = ANY(:tables)
+            AND with_rows.finish_time IS NULL
+        ORDER BY finish_time DESC LIMIT 1000) q) first ON true
+WHERE t.prism_table_id = ANY(:tables) AND coalesce(with_rows.finish_time, first.finish_time) IS NOT NULL
 """
 
 

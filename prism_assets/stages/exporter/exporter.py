@@ -20,8 +20,10 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.apply.files import parse_table_files
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.exporter.attention import count_failed_checks, count_findings
+from prism_assets.stages.exporter.last_rows import LastRows
 from prism_assets.stages.exporter.present import measure_present
 from prism_assets.stages.exporter.totals import Totals
+from prism_assets.stages.installation import check_place
 
 _LOG = logging.getLogger(__name__)
 LOOK_SECONDS, ATTENTION_SECONDS = 10.0, 60.0
@@ -50,6 +52,7 @@ class Exporter:
     ) -> None:
         self._context, self._clock, self._tell = context, clock, tell
         self._totals = Totals()
+        self._last_rows = LastRows()
         self._answers: dict[LookName, _Answer] = {}
         self._figures: dict[LookName, tuple[float, bool]] = {}
         self._errors: dict[LookName, str] = {}
@@ -96,7 +99,7 @@ class Exporter:
         """The reason why the metrics are missing or old, or nothing."""
         if missing := [name for name in ("tables", "attention") if name not in self._figures]:
             return f"no look at {missing[0]} has ended yet"
-        return "; ".join(self._errors.values())
+        return "; ".join(dict.fromkeys(self._errors.values()))
 
     @property
     def why_not_live(self) -> str:
@@ -105,7 +108,11 @@ class Exporter:
         return f"no look has ended for {silent:.0f} s" if silent > _LIVE_SECONDS else ""
 
     def _chosen(self) -> tuple[list[TableDefinition], int]:
-        """Returns the tables with metrics, and the number of all others."""
+        """Returns the tables with metrics, and the number of all others.
+
+        Raises WrongLake where the settings name another lake, whose people would read these metrics as their own.
+        """
+        check_place(self._context.database, self._context.lake)
         found = sorted(self._context.choose_tables(None), key=lambda table: str(table.name))
         return found[:MOST_TABLES], max(0, len(found) - MOST_TABLES)
 
@@ -114,7 +121,7 @@ class Exporter:
         yield Sample("prism_exporter_tables", len(tables))
         yield Sample("prism_exporter_tables_left_out", left_out)
         with self._context.database.repeatable_read() as connection:
-            yield from measure_present(connection, tables, self._context.settings.lease_seconds)
+            yield from measure_present(connection, tables, self._context.settings.lease_seconds, self._last_rows)
             self._totals.add_work(connection, {table.table_id: str(table.name) for table in tables})
         yield from self._totals.samples()
 
@@ -140,6 +147,6 @@ class Exporter:
         if not isinstance(error, PrismError):
             _LOG.exception("a look of the exporter failed, and the next one comes in its turn")
             reason = f"{type(error).__name__}: {error}"
-        if self._errors.get(name) != reason:
+        if reason not in self._errors.values():
             self._tell(f"the look at {name} failed: {reason}")
         self._errors[name] = reason

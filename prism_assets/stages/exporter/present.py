@@ -14,12 +14,13 @@ from prism_assets.metadata.files.merge_figures import MergeQueue
 from prism_assets.metadata.intake import intake_figures
 from prism_assets.metadata.intake.intake_figures import Unfinished
 from prism_assets.metadata.kafka.lag import TopicLag, load_lags
+from prism_assets.stages.exporter.last_rows import LastRows
 from prism_assets.stages.findings.topics import topic_tables
 from prism_assets.stages.live.holdings import LIVE_SECONDS, live_tables
 
 
 def measure_present(
-    connection: Connection, tables: Sequence[TableDefinition], lease_seconds: float
+    connection: Connection, tables: Sequence[TableDefinition], lease_seconds: float, rows: LastRows
 ) -> Iterator[Sample]:
     """Yields the gauges of all tables, of live workers and of batches.
 
@@ -35,7 +36,7 @@ def measure_present(
         if table.join is None:
             yield from _intake(name, unfinished.get(number), given_up.get(number, 0))
         yield from _merges(name, queues.get(number))
-    for number, time in intake_figures.last_rows(connection, ids).items():
+    for number, time in rows.look(connection, ids).items():
         yield Sample("prism_table_last_rows_timestamp_seconds", time.timestamp(), (names[number],))
     with_topics = topic_tables(tables)
     yield from _topics(names, load_lags(connection, with_topics) if with_topics else ())
