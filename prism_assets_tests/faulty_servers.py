@@ -34,7 +34,7 @@ def answering(status: int, code: str = "", body: bytes | None = None) -> Iterato
         def log_message(self, *_: Any) -> None:
             """Prints nothing."""
 
-    with _serving(Handler) as address:
+    with serving(Handler) as address:
         yield address
 
 
@@ -64,12 +64,12 @@ def refusing_conditions(status: int, code: str) -> Iterator[tuple[str, list[str]
         def log_message(self, *_: Any) -> None:
             """Prints nothing."""
 
-    with _serving(Handler) as address:
+    with serving(Handler) as address:
         yield address, written
 
 
 @contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -33,7 +33,7 @@ class WatchedWorker:
     def why_not_ready(self) -> str:
         """The reason why no rows come from this worker now, or nothing."""
         if not self.vitals.turns:
-            return "no turn has ended yet"
+            return self.vitals.waits_for or "no turn has ended yet"
         if not self.vitals.is_fresh:
             return f"the last turn without an error ended {self.vitals.silent_seconds:.0f} s ago"
         try:

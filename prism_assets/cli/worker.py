@@ -82,17 +82,17 @@ def worker(
 
 def _await_lake(context: StageContext, stopping: threading.Event, vitals: Vitals, say: Callable[[str], None]) -> bool:
     """Waits for the first `prism table apply` of this version. Returns False if `stopping` comes first."""
-    is_told = False
     while not stopping.is_set():
         vitals.note_sign()
         try:
             context.check_lake()
         except (NoLake, OldSchema) as error:
-            if not is_told:
+            if vitals.waits_for != str(error):
                 say(f"{error}; waiting")
-            is_told = True
+            vitals.waits_for = str(error)
             stopping.wait(_LAKE_SECONDS)
         else:
+            vitals.waits_for = ""
             return True
     return False
 

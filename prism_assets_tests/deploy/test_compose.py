@@ -119,93 +119,44 @@ def rows_of_a_reader(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(count)
 
 
-def test_an_object_becomes_a_row_in_the_stack_of_the_compose_file(
-    machine: Machine, store: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    applied = machine.run("apply")
-    assert (applied.returncode, applied.stderr) == (0, ""), applied.stderr
-    for name in ("worker", "code"):
-        machine.start(name)
+def await_rows(machine: Machine, store: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """Lets an object of three rows arrive, and waits until a service has made it readable."""
     put(store, "events/one.gz", zipped(as_lines(some_rows(3, utc("2026-11-20T12:00")))))
-    machine.await_health("worker")
     deadline = time.monotonic() + 300
     while (found := rows_of_a_reader(machine, monkeypatch)) < 3 and time.monotonic() < deadline:
-        assert machine.started["worker"].poll() is None, machine.log("worker")
+        assert machine.started[by].poll() is None, machine.log(by)
         time.sleep(0.5)
-    assert found == 3, machine.log("worker")
-    machine.await_health("code")
-    make_newer(machine)
-    said = refused(machine, "apply")
-    assert said.startswith("prism: the tables of PostgreSQL have version 9999, which this code does not know"), said
-    assert len(said.splitlines()) <= 2
+    assert found == 3, machine.log(by)
 
 
-def test_dagster_of_the_compose_file_loads_the_tables(machine: Machine, long: bool) -> None:
+def applied(machine: Machine) -> None:
+    done = machine.run("apply")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_an_object_becomes_a_row_by_the_worker_of_the_compose_file(
+    machine: Machine, store: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied(machine)
+    machine.start("worker")
+    await_rows(machine, store, monkeypatch, "worker")
+    machine.await_health("worker")
+
+
+def test_an_object_becomes_a_row_by_dagster_of_the_compose_file(
+    machine: Machine, store: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, long: bool
+) -> None:
     if not long:
         pytest.skip("starts the daemon and the web server of the stack: scripts/test --long")
-    assert machine.run("apply").returncode == 0
+    applied(machine)
     machine.start("code")
     machine.await_health("code")
     for name in ("daemon", "webserver", "exporter"):
         machine.start(name)
+    await_rows(machine, store, monkeypatch, "daemon")
     machine.await_health("exporter")
-    deadline = time.monotonic() + 300
-    while "new_objects" not in machine.log("daemon"):
-        assert machine.started["daemon"].poll() is None, machine.log("daemon")
-        assert time.monotonic() < deadline, machine.log("daemon")
-        time.sleep(0.5)
+    assert {name: process.poll() for name, process in machine.started.items()} == dict.fromkeys(machine.started)
 
 
 def test_the_image_requires_the_kernel() -> None:
     assert image_environment() == {"PRISM_KERNEL": "required", "DAGSTER_HOME": f"{HOME}/home"}
-
-
-def refused(machine: Machine, name: str, **changes: str | None) -> str:
-    """Runs a service that must not begin anything. Returns its one sentence."""
-    done = machine.run(name, **changes)
-    assert (done.returncode in (1, 2), done.stdout) == (True, ""), done
-    return done.stderr.strip()
-
-
-def test_half_a_configuration_is_one_list_and_nothing_begins(machine: Machine) -> None:
-    said = refused(machine, "apply", PRISM_BUCKET=None)
-    assert said.startswith("prism: some settings are missing or wrong:\n  PRISM_BUCKET: is not set\n")
-    assert tables_of(machine) == []
-
-
-def test_a_wrong_role_is_one_sentence_and_nothing_begins(machine: Machine) -> None:
-    said = refused(machine, "apply", AWS_SECRET_ACCESS_KEY="of-another-account")
-    assert said.startswith("prism: s3://prism-lake/prism-installation.json: access denied; check the credentials"), said
-    assert len(said.splitlines()) <= 2
-    assert tables_of(machine) == []
-
-
-def tables_of(machine: Machine) -> list[str]:
-    """Returns the tables of the lake in PostgreSQL."""
-    url = machine.environment("apply")["PRISM_DATABASE_URL"]
-    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
-    with engine.begin() as connection:
-        if connection.exec_driver_sql("SELECT to_regclass('prism_tables')").scalar() is None:
-            return []
-        return [str(row[0]) for row in connection.exec_driver_sql("SELECT 1 FROM prism_tables")]
-
-
-def make_newer(machine: Machine) -> None:
-    """Makes the database one of a later version."""
-    engine = sqlalchemy.create_engine(machine.environment("apply")["PRISM_DATABASE_URL"], poolclass=sqlalchemy.NullPool)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-
-
-def test_a_service_without_the_kernel_does_not_start(machine: Machine) -> None:
-    said = refused(machine, "worker", PRISM_KERNEL="required", PYTHONPATH=str(without_kernel(machine.folder)))
-    assert len(said.splitlines()) <= 2
-    assert "PRISM_KERNEL is required: install the wheel of this version" in said.replace("\n", " ")
-
-
-def without_kernel(folder: Path) -> Path:
-    """Returns a folder whose kernel cannot be loaded, to stand before the installed one."""
-    shadow = folder / "shadow"
-    shadow.mkdir()
-    (shadow / "prism_kernel.py").write_text("raise ImportError('a wheel of another platform')\n")
-    return shadow

@@ -50,6 +50,8 @@ class Vitals:
     spool: SpoolFigures = field(default_factory=SpoolFigures)
     """The counts of all threads that read topics."""
     steps: dict[str, StepTime] = field(default_factory=lambda: {name: StepTime() for name in WORKER_STEPS})
+    waits_for: str = ""
+    """The reason why the first turn has to wait, or nothing."""
     last_turn: float = float("-inf")
     """The end of the last turn without an error, by `time.monotonic`."""
     last_sign: float = field(default_factory=time.monotonic)
