@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.stages.apply.files import parse_table_files
+from prism_local import processes
+from prism_local.demo import session as demo_session
 from prism_local.demo.play import ALL
 from prism_local.demo.session import DemoSession, demo_tables
 from prism_local.faults import StackError
@@ -101,3 +107,40 @@ def test_the_command_of_the_wheel_reports_a_wrong_use_in_one_sentence(tmp_path: 
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"prism: {tmp_path / 'demo'} is no folder: name another folder; nothing was written\n"
+
+
+_LEADER = """
+import signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.{handler})
+child = subprocess.Popen(["sleep", "600"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def a_family(handler: str) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
+    """The leader of a group, as Dagster's parent is, and its child."""
+    words = [sys.executable, "-c", _LEADER.format(handler=handler)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as leader:
+        assert leader.stdout is not None
+        yield leader, psutil.Process(int(leader.stdout.readline()))
+
+
+@pytest.mark.parametrize("handler", ["SIG_DFL", "SIG_IGN"])
+def test_the_end_of_the_ui_leaves_no_process(handler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the daemon of a parent that ends first, nor a parent that does not end."""
+    monkeypatch.setattr(demo_session, "_ENDS_WITHIN", 1.0)
+    with a_family(handler) as (leader, child):
+        demo_session._end(leader)
+        assert not processes.wait([child], 30)
+    assert leader.returncode == -(signal.SIGTERM if handler == "SIG_DFL" else signal.SIGKILL)
+
+
+def test_the_end_of_the_ui_ends_the_daemon_of_a_parent_that_is_gone() -> None:
+    with a_family("SIG_DFL") as (leader, child):
+        leader.terminate()
+        leader.wait(30)
+        assert processes.is_alive(child)
+        demo_session._end(leader)
+        assert not processes.wait([child], 30)

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, NoReturn
 
+import psutil
 from rich.console import Console
 
 from prism_assets.drafting.project import TABLES, project_texts, scaffold
-from prism_local import java, ports
+from prism_local import java, ports, processes
 from prism_local.faults import StackError
 from prism_local.layout import NAME_OF_ROOT_VARIABLE, Layout
 from prism_local.stack import LocalStack
@@ -25,7 +27,9 @@ _OF_DAGSTER = (".gitignore", "dagster.yaml", "workspace.yaml")
 _SCHEMA_OF_CLONE = "# yaml-language-server: $schema=../../docs/table-file.schema.json\n"
 _KEPT_VARIABLES = ("PRISM_CACHE", "PRISM_HOME", "PRISM_KERNEL", "PRISM_LOCAL_")
 _UI_VARIABLE, _UI_PORT = "PRISM_UI_PORT", "3000"
-_LOOKS_EVERY, _ENDS_WITHIN = 0.2, 120.0
+_LOOKS_EVERY = 0.2
+_ENDS_WITHIN = 30.0
+"""Seconds for running batches and runs. Another run repeats what a killed one did not commit."""
 
 
 def demo_tables() -> Mapping[str, str]:
@@ -114,10 +118,8 @@ class DemoSession:
         except (KeyboardInterrupt, _Terminated):
             return 0
         finally:
-            for process in (worker, dagster):
-                process.terminate()  # it alone: a running batch or run of its children comes to its end
-            for process in (worker, dagster):
-                _await_end(process)
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(_end, (worker, dagster)))
 
     def _spawn(self, words: list[str], output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -159,14 +161,16 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _await_end(process: subprocess.Popen[bytes]) -> None:
-    """Waits for a process that was told to end, and kills its whole group after two minutes."""
-    try:
-        process.wait(_ENDS_WITHIN)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Asks the leader of a group to end, and kills what is left of the group.
+
+    Dagster's parent may end first and leave its daemon behind.
+    """
+    with suppress(psutil.NoSuchProcess):
+        processes.stop(psutil.Process(process.pid), signal.SIGTERM, _ENDS_WITHIN)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _free_ui_port() -> int:
