@@ -21,10 +21,11 @@ from prism_assets_tests.install.clean import (
     build_wheels,
     install_all,
 )
-from prism_assets_tests.install.workers import a_worker, await_rows
+from prism_assets_tests.install.workers import a_worker, await_holders, await_rows, work_at_the_same_time
 from prism_assets_tests.world import World
 
-VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+VERSIONS = (("3.10", "pip"), ("3.11", "uv"), ("3.12", "uv"), ("3.13", "uv"))
+"""Versions of Python, and the programs that install for them."""
 ROWS = [[1], [2], [3]]
 _FIRST_COUNTS_WITHIN = 60.0
 
@@ -55,12 +56,12 @@ def python_of(version: str) -> Path:
     pytest.skip(f"Python {version} is not on this machine")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("version", "installer"), VERSIONS)
 def test_a_new_environment_goes_from_the_index_to_rows_in_three_readers(
-    version: str, wheels: Path, tmp_path: Path
+    version: str, installer: str, wheels: Path, tmp_path: Path
 ) -> None:
     begun = time.monotonic()
-    desk = install_all(tmp_path / "venv", python_of(version), wheels)
+    desk = install_all(tmp_path / "venv", python_of(version), wheels, installer)
     print(f"\nPython {version}: installed after {time.monotonic() - begun:.0f} s")
     lines = "".join(f'{{"time": "{datetime.now(timezone.utc):%FT%TZ}", "user_id": {number}}}\n' for (number,) in ROWS)
     (tmp_path / "signups.jsonl").write_text(lines)
@@ -130,32 +131,44 @@ def _play_demo(desk: Environment, folder: Path, version: str) -> None:
     assert counted < _FIRST_COUNTS_WITHIN
 
 
-def test_an_old_worker_hands_over_to_a_new_one_and_no_row_is_lost_or_doubled(world: World, tmp_path: Path) -> None:
+TABLES = ("signups", "logins")
+
+
+def test_an_old_worker_works_beside_a_new_one_and_hands_over(world: World, tmp_path: Path) -> None:
+    """No row is lost or doubled. Each worker has one of the two tables for as long as both live."""
     previous, wheels = build_previous_wheels(tmp_path / "previous"), build_wheels(tmp_path / "dist", "--no-kernel")
     settings = {name: value for name, value in environment(world).items() if name != "PRISM_TABLES_DIR"}
     aws = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     old = borrow_dependencies(tmp_path / "old", previous).with_settings({**settings, **aws})
     new = borrow_dependencies(tmp_path / "new", wheels).with_settings({**settings, **aws})
     (tmp_path / "sample.jsonl").write_text(_line(0))
-    url = "s3://staging/signups/"
-    first = ("--table", "log.signups", "--sample", "sample.jsonl", "--url", url)
+    first = ("--table", "log.signups", "--sample", "sample.jsonl", "--url", "s3://staging/signups/")
     new.run("prism", "init", ".", *first, cwd=tmp_path)
+    folder = tmp_path / "tables" / "log"
+    (folder / "logins.yaml").write_text((folder / "signups.yaml").read_text().replace("signups", "logins"))
     old.run("prism", "table", "apply", cwd=tmp_path)
 
     with a_worker(old, tmp_path) as leaving:
         sent = _drop(world, 0, 20)
-        await_rows(world, sent)
+        _await_all(world, sent)
         new.run("prism", "table", "apply", cwd=tmp_path)
         with a_worker(new, tmp_path) as staying:
-            sent = _drop(world, sent, 20)
+            await_holders(world, 2)
+            deadline = time.monotonic() + 300
+            while not work_at_the_same_time(world):
+                assert time.monotonic() < deadline, "they never worked at the same time"
+                sent = _drop(world, sent, 10)
+                _await_all(world, sent)
             leaving.send_signal(signal.SIGTERM)
             sent = _drop(world, sent, 20)
             assert leaving.wait(120) == 0
-            await_rows(world, sent)
+            _await_all(world, sent)
+            await_holders(world, 1)
             staying.send_signal(signal.SIGTERM)
             assert staying.wait(120) == 0
-    ids = [number for (number,) in world.query("SELECT user_id FROM log.signups ORDER BY 1")]
-    assert ids == list(range(sent))
+    for table in TABLES:
+        ids = [number for (number,) in world.query(f"SELECT user_id FROM log.{table} ORDER BY 1")]
+        assert ids == list(range(sent)), table
     assert "nothing is wrong" in new.run("prism", "doctor", cwd=tmp_path)
 
 
@@ -164,7 +177,13 @@ def _line(number: int) -> str:
 
 
 def _drop(world: World, first: int, objects: int) -> int:
-    """Puts objects of two rows each. Returns the number of rows so far."""
+    """Puts objects of two rows each for each table. Returns the number of rows of a table so far."""
     for number in range(first, first + 2 * objects, 2):
-        world.drop([], stream="signups", body=(_line(number) + _line(number + 1)).encode())
+        for table in TABLES:
+            world.drop([], stream=table, body=(_line(number) + _line(number + 1)).encode())
     return first + 2 * objects
+
+
+def _await_all(world: World, rows: int) -> None:
+    for table in TABLES:
+        await_rows(world, rows, f"log.{table}")
