@@ -145,6 +145,8 @@ class AdoptedDay:
     partition_id: int
     date: date
     switched: bool
+    version: int
+    """The manifest that readers see: the upper bound of its last merged object."""
 
 
 def load_days(connection: Connection, table_id: int) -> list[AdoptedDay]:
@@ -154,7 +156,7 @@ def load_days(connection: Connection, table_id: int) -> list[AdoptedDay]:
 
 
 _DAYS = """
-SELECT prism_partition_id AS partition_id, partition_date AS date, switched
+SELECT prism_partition_id AS partition_id, partition_date AS date, switched, current_manifest_version AS version
 FROM prism_partitions WHERE prism_table_id = :table ORDER BY partition_date
 """
 

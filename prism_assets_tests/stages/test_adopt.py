@@ -5,11 +5,15 @@ Its tables have the names and columns of https://github.com/cookpad/prism, in db
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.errors import WrongUse
@@ -74,6 +78,12 @@ INSERT INTO prism_merge_ranges VALUES (1, 1, NULL, 0, 0, now(), '2026-02-02 01:0
 """
 
 
+def parquet(ids: list[int]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": ids}), sink)
+    return sink.getvalue()
+
+
 @dataclass
 class Former:
     """The former installation, and the new one beside it."""
@@ -81,6 +91,7 @@ class Former:
     world: World
     old: Installation
     root: Path
+    keys: TableKeys
     ids: list[int]
     """Of all rows in its staging objects."""
 
@@ -95,6 +106,26 @@ class Former:
         path.write_bytes(body)
         return path
 
+    def put_manifest(self, *entries: tuple[str, int]) -> None:
+        """Publishes the day of the merged object."""
+        files = [
+            {"url": f"s3://former/{key}", "mandatory": True, "meta": {"content_length": length}}
+            for key, length in entries
+        ]
+        self.put(self.manifest, json.dumps({"entries": files}).encode())
+
+    @property
+    def manifest(self) -> str:
+        return self.keys.manifest(date(2026, 2, 1), 2, 2)
+
+    def read(self) -> list[int]:
+        """Returns what a reader of the former tables sees: a day by its manifest, and one by its live folder."""
+        entries = json.loads((self.root / self.manifest).read_bytes())["entries"]
+        paths = [self.root / entry["url"].removeprefix("s3://former/") for entry in entries]
+        assert [path.stat().st_size for path in paths] == [entry["meta"]["content_length"] for entry in entries]
+        paths += (self.root / self.keys.live_prefix(date(2026, 2, 2))).iterdir()
+        return sorted(pa.concat_tables(map(pq.read_table, paths))["id"].to_pylist())
+
     def kinds(self) -> set[tuple[str | None, str]]:
         return {(item.invariant, item.kind) for item in run_audit(self.world.context, self.old).findings}
 
@@ -105,18 +136,25 @@ def former(world: World, postgres: PostgresServer) -> Iterator[Former]:
     url = postgres.create_database()
     database = Database(url)
     root = world.root / "buckets" / "former"
-    made = Former(world, Installation(database=database, bucket="former", prefix="prism/"), root, [])
-    made.change("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", SCHEMA, ROWS)
     keys = TableKeys(bucket="former", prefix="prism/", name=TableName("log", "events"))
-    made.put(keys.merged_object(date(2026, 2, 1), 0, 2), b"merged 12")
-    made.put(keys.small_object(date(2026, 2, 2), 3, delayed=False), b"small")
+    made = Former(world, Installation(database=database, bucket="former", prefix="prism/"), root, keys, [])
+    made.change("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", SCHEMA, ROWS)
+    written: dict[str, list[int]] = {"01": [], "02": []}
     for number, day in ((1, "01"), (2, "01"), (3, "02")):
         rows = some_rows(4, utc(f"2026-02-{day}T03:00"))
         made.ids += [row["id"] for row in rows]
+        written[day] += [row["id"] for row in rows]
         lines = as_lines([{**row, "jst_time": row["time"]} for row in rows])
         path = world.root / "buckets" / "staging" / f"{FOLDER}/2026/02/{day}/{number}.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(zipped(lines))
+    merged, live = keys.merged_object(date(2026, 2, 1), 0, 2), keys.small_object(date(2026, 2, 2), 3, delayed=False)
+    lengths = [len(made.put(key, parquet(written[day])).read_bytes()) for key, day in ((merged, "01"), (live, "02"))]
+    made.change(
+        f"UPDATE prism_merge_ranges SET content_length = {lengths[0]} WHERE lower_bound = 0",
+        f"UPDATE prism_small_objects SET content_length = {lengths[1]} WHERE prism_small_object_id = 3",
+    )
+    made.put_manifest((merged, lengths[0]))
     try:
         yield made
     finally:
@@ -151,6 +189,39 @@ def test_faults_that_lose_hide_or_double_rows_are_found(
     assert expected in former.kinds()
 
 
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        (None, ("I4", "missing_manifest")),
+        ([(0, 2, 1)], ("I4", "broken_manifest")),
+        ([(0, 2, 0), (0, 2, 0)], ("I2", "doubled_rows")),
+        ([(0, 1, 0)], ("I1", "gap_in_manifest")),
+        ([(1, 2, 0)], ("I1", "gap_in_manifest")),
+        ([(0, 2, 0), (1, 2, 0)], ("I2", "doubled_rows")),
+    ],
+)
+def test_faults_of_the_manifest_of_a_day_are_found(
+    former: Former, entries: list[tuple[int, int, int]] | None, expected: tuple[str, str]
+) -> None:
+    """Each entry has the bounds of a merged object, and by how much its length is wrong."""
+    if entries is None:
+        (former.root / former.manifest).unlink()
+    else:
+        body, listed = parquet([1]), list[tuple[str, int]]()
+        for lower, upper, wrong in entries:
+            key = former.keys.merged_object(date(2026, 2, 1), lower, upper)
+            if not (former.root / key).exists():
+                former.put(key, body)
+            listed.append((key, (former.root / key).stat().st_size + wrong))
+        former.put_manifest(*listed)
+    assert expected in former.kinds()
+
+
+def test_a_manifest_that_is_no_json_is_told(former: Former) -> None:
+    former.put(former.manifest, b"{")
+    assert ("I4", "broken_manifest") in former.kinds()
+
+
 def test_a_database_of_another_kind_is_refused(former: Former) -> None:
     other = Installation(database=former.world.context.database, bucket="former", prefix="")
     with pytest.raises(WrongUse, match="it lacks prism_tables_strload_streams, strload_tables"):
@@ -175,14 +246,16 @@ def test_table_files_have_the_streams_and_columns_of_the_loader(former: Former, 
 def test_a_takeover_loses_and_doubles_no_row_and_changes_nothing_of_the_former_lake(
     former: Former, tmp_path: Path
 ) -> None:
-    """First side by side from a day on, then with the history before it."""
+    """First side by side from a day on, then with the history before it. Former readers see all rows at each step."""
     world, folder = former.world, tmp_path / "tables"
+    assert former.read() == sorted(former.ids)
     before = {path: path.read_bytes() for path in former.root.rglob("*") if path.is_file()}
     write_tables(former.old, folder, since=date(2026, 2, 2))
     run_apply(world.context, folder, utc("2026-02-02T12:00"))
     world.stream("2026-02-02T12:00")
     world.catalog("2026-02-02T12:00")
     assert world.ids() == sorted(former.ids)[8:]
+    assert former.read() == sorted(former.ids)
     report = run_history(
         world.context,
         "log.events",
@@ -193,5 +266,6 @@ def test_a_takeover_loses_and_doubles_no_row_and_changes_nothing_of_the_former_l
     assert (report.registered, report.errors) == (2, ())
     world.catalog("2026-02-03T12:00")
     assert world.ids() == sorted(former.ids)
+    assert former.read() == sorted(former.ids)
     assert {path: path.read_bytes() for path in former.root.rglob("*") if path.is_file()} == before
     assert run_audit(world.context, former.old).findings == ()

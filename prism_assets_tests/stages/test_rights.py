@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.drop.run import continue_drops, run_drop
 from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.history.run import run_history
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.run import run_stream
@@ -282,6 +284,16 @@ def test_a_day_expires_and_its_rows_are_archived_with_the_rights_of_gc(recorded:
     assert calls.folders("s3:DeleteObject") >= {"live", "merged", "symlink"}
     assert (report.archived.objects, calls.folders("s3:PutObject")) == (2, {"archive"})
     assert Right("s3:GetObject", "STAGING") in calls.made
+
+
+def test_a_history_comes_in_with_the_rights_of_discover_and_stream(recorded: RecordedWorld) -> None:
+    world = recorded.world
+    world.apply(a_table(stream=f'url: "s3://staging/events/", since: "{DAY}"', accept="{from: object}"))
+    world.drop(some_rows(3, utc("2026-02-01T10:00")), stream="events/dt=2026-02-01")
+    with recorded.with_rights_of("discover", "stream") as calls:
+        report = run_history(world.context, EVENTS, first=date(2026, 2, 1), clock=lambda: utc(NOON))
+    assert (report.errors, report.stream.objects) == ((), 1)
+    assert {Right("s3:ListBucket", "STAGING"), Right("s3:GetObject", "STAGING")} <= calls.made
 
 
 def test_uploads_of_before_are_removed_with_the_rights_of_stream(recorded: RecordedWorld) -> None:

@@ -13,6 +13,7 @@ from prism_assets.domain.text import counted
 from prism_assets.metadata import invariants, published_design
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.published_design import AdoptedDay, AdoptedTable
+from prism_assets.stages.adopt.manifests import compare_manifest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.invariants import Rule, find_violations
 
@@ -143,6 +144,7 @@ def _compare(
                 count=len(found),
                 invariant=invariant,
             )
+    yield from compare_manifest(context, table, keys, day, stored)
 
 
 def _is_live(keys: TableKeys, key: str) -> bool:
