@@ -11,7 +11,7 @@ from pathlib import Path
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import NAME_RULE, RESERVED_SCHEMAS, TableName, is_name
 from prism_assets.domain.streams.reasons import LINE_TOO_LONG
-from prism_assets.domain.streams.stream import DocumentFormat
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat
 from prism_assets.domain.streams.survey import Survey
 from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.draft import draft_table
@@ -136,7 +136,7 @@ def _survey_sample(place: str, config: StoreConfig) -> tuple[Survey, int, str | 
     form = found.format
     sample = survey(found.lines, is_text=isinstance(form, TextFormat))
     sample.unsound = Counter(found.unsound)
-    sample.format = form if isinstance(form, DocumentFormat | TextFormat) else None
+    sample.format = form if isinstance(form, DocumentFormat | ParquetFormat | TextFormat) else None
     if found.too_long:
         sample.rejected[LINE_TOO_LONG] = found.too_long
     survey_around(sample, [item.chunks for item in sampled])

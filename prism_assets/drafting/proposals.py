@@ -12,7 +12,7 @@ from typing import Any
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.streams.reasons import TOO_NEW, TOO_OLD
 from prism_assets.domain.streams.sources import OUTER, Outer
-from prism_assets.domain.streams.stream import DocumentFormat, Stream
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat, Stream
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.drafting.cases import MESSAGE, SUFFIX, Case, convert_cases, secret_of_name, text_of, with_key
@@ -99,7 +99,7 @@ def _parts(
         return first.split_spool(SpoolSplitter(spool, lines_of(form, Divider), topic.tombstones, Around()))
     if isinstance(form, DocumentFormat):
         return first.split_documents(Inflation(pieces), form.steps, sources)
-    parts = first.split(Inflation(pieces), form)
+    parts = first.split(Inflation(pieces, binary=isinstance(form, ParquetFormat)), form)
     return parts if topic is None else as_messages(parts, topic.name, now, Around())
 
 

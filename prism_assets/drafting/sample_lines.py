@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from prism_assets.domain.errors import UnsupportedContent, WrongUse
 from prism_assets.domain.streams.intake import reason_left_out
-from prism_assets.domain.streams.stream import Format, Stream
+from prism_assets.domain.streams.stream import Format, ParquetFormat, Stream
 from prism_assets.drafting.shape import format_of
 from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.inflate import Inflation, UnsoundError
@@ -134,6 +134,8 @@ def read_lines(objects: Sequence[SampleObject], form: Format | None = None) -> S
 
 
 def _parts(first: FirstLines, chunks: Iterator[bytes], form: Format | None) -> Iterator[Block | LongLine]:
+    if isinstance(form, ParquetFormat):
+        return first.split(Inflation(chunks, binary=True), form)
     spool, pieces = spool_file_of(chunks)
     if spool is None:
         return first.split(Inflation(pieces), form)

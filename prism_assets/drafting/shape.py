@@ -10,9 +10,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from prism_assets.domain.errors import UnsupportedContent
+from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.streams.sources import step_text
-from prism_assets.domain.streams.stream import DocumentFormat
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat
 from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.draft import has_time
 from prism_assets.drafting.text_shape import text_format_of
@@ -20,6 +20,7 @@ from prism_assets.kernels.documents.blocks import DocumentBlock
 from prism_assets.kernels.documents.splitter import split_documents
 from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.survey import survey
+from prism_assets.kernels.messages.spool_file import spool_file_of
 
 _HEAD = 1 << 20
 SAMPLED_DOCUMENTS = 100
@@ -32,8 +33,10 @@ _BEGINS = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*\[\s*\{')
 Chunks = Callable[[], Iterator[bytes]]
 
 
-def format_of(objects: Sequence[Chunks]) -> DocumentFormat | TextFormat | None:
+def format_of(objects: Sequence[Chunks]) -> DocumentFormat | ParquetFormat | TextFormat | None:
     """Returns the format of most objects, or None for lines of JSON."""
+    if objects and _is_parquet(objects[0]):
+        return ParquetFormat()
     text = text_format_of([head_of(chunks) for chunks in objects])
     if text is not None:
         return text
@@ -45,6 +48,17 @@ def records_of(objects: Sequence[Chunks]) -> str | None:
     """Returns the path to the records of most objects for `format` in a table file, or None for lines of JSON."""
     found = Counter(path for chunks in objects if (path := _records_of(head_of(chunks))) is not _NOTHING)
     return found.most_common(1)[0][0] if found else None
+
+
+def _is_parquet(chunks: Chunks) -> bool:
+    """Whether an object is a file of Parquet, and no spool object of a topic."""
+    try:
+        spool_file_of(chunks())
+    except UnsupportedContent:
+        return True
+    except InvariantBroken:  # a damaged one
+        return False
+    return False
 
 
 _NOTHING = ""

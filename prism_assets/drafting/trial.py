@@ -18,7 +18,7 @@ from prism_assets.domain.names import nearest
 from prism_assets.domain.records.change_log import changes_of
 from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.sources import FACTS, MESSAGE_FACTS
-from prism_assets.domain.streams.stream import DocumentFormat, Stream
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat, Stream
 from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
@@ -327,5 +327,11 @@ def _advice(table: TableDefinition, objects: Sequence[SampleObject]) -> str:
         return ""
     if not isinstance(form, DocumentFormat) and any(stream.format is not None for stream in table.streams):
         return ""  # the file has a format for its lines, and may know better
-    what = "documents" if isinstance(form, DocumentFormat) else "lines of text"
+    match form:
+        case DocumentFormat():
+            what = "documents"
+        case ParquetFormat():
+            what = "rows of Parquet"
+        case _:
+            what = "lines of text"
     return f"; the objects hold {what}: write `format: {format_in_file(form)}` below the stream"

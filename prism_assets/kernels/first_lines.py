@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from prism_assets.domain.streams.documents import RecordSteps
 from prism_assets.domain.streams.sources import Outer
-from prism_assets.domain.streams.stream import DocumentFormat, Format
+from prism_assets.domain.streams.stream import DocumentFormat, Format, ParquetFormat
 from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.kernels.documents.splitter import MakeScanner, split_documents
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
+from prism_assets.kernels.parquet.source_rows import lines_of_rows
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.lines import divide_lines
 
@@ -42,7 +43,7 @@ class FirstLines:
             return
         self.is_cut = False
         with suppress(_EnoughError):
-            lines = split(self._bounded(pieces))
+            lines = split(self._bounded(lines_of_rows(pieces) if isinstance(form, ParquetFormat) else pieces))
             yield from divide_lines(lines, form, make=Divider) if isinstance(form, TextFormat) else lines
 
     def split_messages(self, pieces: Iterable[bytes], message_type: MessageType) -> Iterator[Block | LongLine]:

@@ -42,9 +42,13 @@ def check_format(head: bytes, outer: str | None = None) -> None:
             )
     for magic, name in _FILES:
         if head.startswith(magic) and not _is_text(head):
-            raise UnsupportedContent(
-                f"it is a file of {name}{within}, and no JSON: write it again with one JSON object a line, {_LEAVE_OUT}"
+            is_parquet = magic == b"PAR1"
+            read = (
+                "write `format: parquet` below the stream"
+                if is_parquet
+                else "write it again with one JSON object a line"
             )
+            raise UnsupportedContent(f"it is a file of {name}{within}, and no JSON: {read}, {_LEAVE_OUT}")
     inner = "gzip" if head.startswith(_GZIP) else "zstd" if head.startswith(_ZSTD) else None
     if outer and inner:
         raise UnsupportedContent(

@@ -16,7 +16,7 @@ import numpy as np
 
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.streams.reasons import ZERO_PADDING
-from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat, ProtobufFormat
 from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.accepted import DateRange, earliest_change
@@ -44,6 +44,7 @@ from prism_assets.kernels.messages.formats import lines_of
 from prism_assets.kernels.messages.samples import as_messages
 from prism_assets.kernels.messages.spool_file import SpoolFile, spool_file_of
 from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.parquet.source_rows import lines_of_rows
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.text_lines.divider import Divider
@@ -170,7 +171,7 @@ class ObjectReading(Generic[_Rows]):
 
     def _read_content(self, pieces: Iterator[bytes], reader: BlockReader) -> None:
         """Reads an object that may be compressed, and sets all of its lines aside if it is damaged."""
-        inflation = Inflation(pieces, binary=isinstance(self._format, ProtobufFormat))
+        inflation = Inflation(pieces, binary=isinstance(self._format, ParquetFormat | ProtobufFormat))
         try:
             parts = self._split(inflation)
             if self._topic is not None:
@@ -206,11 +207,13 @@ class ObjectReading(Generic[_Rows]):
         return Divider if self._way is Way.LINES else make_divider()
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
-        """Splits the content into lines, records or messages, as the format of the stream says."""
+        """Splits the content into lines, records, rows or messages, as the format of the stream says."""
         lookups = self._layout.reading.lookups
-        if self._format is None or isinstance(self._format, TextFormat):
+        if self._format is None or isinstance(self._format, ParquetFormat | TextFormat):
+            if isinstance(self._format, ParquetFormat):
+                pieces = lines_of_rows(pieces)
             lines = split(pieces) if self._first is None else self._first.split(pieces)
-            if self._format is None:
+            if not isinstance(self._format, TextFormat):
                 return lines
             read_fields = read_fields_of(self._layout, self._format)
             return divide_lines(lines, self._format, read_fields, self.quarantine.note, make=self._make_divider())

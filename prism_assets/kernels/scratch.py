@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
 import pyarrow as pa
 
 from prism_assets.domain.errors import WorkerUnavailable
+
+_MEMORY = 64 << 20
 
 
 def new_file() -> IO[bytes]:
@@ -40,3 +42,26 @@ def disk_errors() -> Iterator[None]:
             f"the machine of the worker: the folder {folder} does not take what is too much for memory "
             f"({error.strerror or error}): make room there, or set TMPDIR where tasks run"
         ) from error
+
+
+def gathered(pieces: Iterable[bytes]) -> pa.Buffer:
+    """Returns all bytes of an object: in memory, and on disk beyond 64 MiB."""
+    held: list[bytes] = []
+    file: IO[bytes] | None = None
+    size = 0
+    try:
+        for piece in pieces:
+            held.append(piece)
+            size += len(piece)
+            if size > _MEMORY:
+                file = file or new_file()
+                with disk_errors():
+                    file.writelines(held)
+                held.clear()
+        if file is None:
+            return pa.py_buffer(b"".join(held))
+        return mapped(file)
+    except BaseException:
+        if file is not None:
+            file.close()
+        raise

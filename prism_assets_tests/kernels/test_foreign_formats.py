@@ -24,6 +24,7 @@ TABLE = a_table(a_column("v", "string", 2))
 CONTENT = an_object(*({"v": f"value {number}"} for number in range(2000)))
 LEAVE_OUT = "or leave such keys out with `exclude` of the stream"
 NO_JSON = f"and no JSON: write it again with one JSON object a line, {LEAVE_OUT}"
+ITS_FORMAT = f"and no JSON: write `format: parquet` below the stream, {LEAVE_OUT}"
 ONLY_TWICE = (
     "which is not read, as only gzip is read within another layer, and only once: have its writer compress once, and "
     f"write it again, {LEAVE_OUT}"
@@ -63,10 +64,10 @@ THRICE = gzip.compress(TWICE, mtime=0)
         (SNAPPY, f"it is compressed with snappy, {COMPRESSED}, {LEAVE_OUT}"),
         (LZ4, f"it is compressed with lz4, {COMPRESSED}, {LEAVE_OUT}"),
         (gzip.compress(bz2.compress(CONTENT)), f"it is compressed with bzip2 within gzip, {COMPRESSED}, {LEAVE_OUT}"),
-        (PARQUET, f"it is a file of Parquet, {NO_JSON}"),
+        (PARQUET, f"it is a file of Parquet, {ITS_FORMAT}"),
         (
             gzip.compress(PARQUET),
-            f"it is a file of Parquet within gzip, {NO_JSON}",
+            f"it is a file of Parquet within gzip, {ITS_FORMAT}",
         ),
         (ORC, f"it is a file of ORC, {NO_JSON}"),
         (AVRO, f"it is a file of Avro, {NO_JSON}"),
@@ -78,7 +79,7 @@ THRICE = gzip.compress(TWICE, mtime=0)
             gzip.compress(zstandard.compress(CONTENT)),
             f"it is zstd within gzip, {ONLY_TWICE}",
         ),
-        (gzip.compress(gzip.compress(PARQUET)), f"it is a file of Parquet within gzip within gzip, {NO_JSON}"),
+        (gzip.compress(gzip.compress(PARQUET)), f"it is a file of Parquet within gzip within gzip, {ITS_FORMAT}"),
     ],
 )
 def test_an_object_of_another_format_is_told_as_such_and_none_of_its_bytes_is_a_line(

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 import yaml
 
 from prism_assets.domain.streams.documents import record_steps
-from prism_assets.domain.streams.stream import DocumentFormat, Format, ProtobufFormat
+from prism_assets.domain.streams.stream import DocumentFormat, Format, ParquetFormat, ProtobufFormat
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextFormat, csv_problems, regex_problem
 from prism_assets.domain.tables.file_keys import known_keys
 from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
 
 ReadFile = Callable[[str], bytes]
 """Reads a file that a table file names, by its path from there. Raises OSError."""
-_JSON = "json"
+_JSON, _PARQUET = "json", "parquet"
 _WANTED = (
-    'must be json, {json: {records: "$.Records[*]"}}, {csv: {header: true}}, {regex: PATTERN}, or '
+    'must be json, parquet, {json: {records: "$.Records[*]"}}, {csv: {header: true}}, {regex: PATTERN}, or '
     "{protobuf: {descriptor: FILE, message: NAME}}"
 )
 MOST_DESCRIPTOR_BYTES = 4 << 20
@@ -31,10 +31,12 @@ def no_file(name: str) -> bytes:
 
 
 def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
-    """Reads `format`: lines of JSON by default, documents with `records`, lines of text, or messages."""
+    """Reads `format`: lines of JSON by default, documents with `records`, Parquet, lines of text, or messages."""
     node = stream.children.get("format")
     if node is None or plain(node) in (None, _JSON):
         return None
+    if plain(node) == _PARQUET:
+        return ParquetFormat()
     if not isinstance(node, yaml.MappingNode):
         stream.complain("format", _WANTED)
         return None
@@ -52,9 +54,11 @@ def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
     return _READERS[given[0]](named, read_file)
 
 
-def format_in_file(form: DocumentFormat | TextFormat) -> str:
+def format_in_file(form: DocumentFormat | ParquetFormat | TextFormat) -> str:
     """Returns a format in the notation of table files."""
     match form:
+        case ParquetFormat():
+            return _PARQUET
         case DocumentFormat(records=records):
             return f"{{json: {{records: {_written(records)}}}}}"
         case CsvFormat():

@@ -47,11 +47,19 @@ class DocumentFormat:
         return record_steps(self.records)
 
 
-Format = ProtobufFormat | DocumentFormat | TextFormat
+@dataclass(frozen=True, kw_only=True)
+class ParquetFormat:
+    """Objects are files of Parquet, and their rows are read as JSON objects."""
+
+    container: str = "parquet"
+
+
+Format = ProtobufFormat | DocumentFormat | ParquetFormat | TextFormat
 
 _FORMATS: Mapping[str, type[Format]] = {
     "message": ProtobufFormat,
     "records": DocumentFormat,
+    "container": ParquetFormat,
     "delimiter": CsvFormat,
     "regex": RegexFormat,
 }
@@ -130,6 +138,8 @@ class Stream:
                 return "messages", message
             case DocumentFormat(records=records):
                 return "records", records
+            case ParquetFormat():
+                return "rows", False
             case CsvFormat(header=header):
                 return "text", header
             case RegexFormat():

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from prism_assets.domain.streams.stream import DocumentFormat
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat
 from prism_assets.domain.streams.text_lines import TextFormat
 
 SURVEYED_LEVELS = 8
@@ -119,7 +119,7 @@ class Survey:
     """The sample has more keys than were kept."""
     lines: int = 0
     """Lines that are JSON objects."""
-    format: DocumentFormat | TextFormat | None = None
+    format: DocumentFormat | ParquetFormat | TextFormat | None = None
     """The format of the objects. None for lines of JSON."""
     around: dict[str, KeyEvidence] = field(default_factory=dict)
     """Keys around the records, by their sources such as `$outer.logGroup`."""

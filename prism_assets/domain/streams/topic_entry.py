@@ -8,7 +8,7 @@ from typing import cast
 
 import yaml
 
-from prism_assets.domain.streams.stream import DocumentFormat, Stream
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat, Stream
 from prism_assets.domain.streams.text_lines import CsvFormat
 from prism_assets.domain.streams.topic import (
     CLUSTER,
@@ -67,6 +67,8 @@ def refuse_format(entry: YamlMapping, stream: Stream) -> None:
         return
     if isinstance(stream.format, DocumentFormat):
         entry.complain("format", "has `records`, and a message of a topic is one record; write `format: json`")
+    elif isinstance(stream.format, ParquetFormat):
+        entry.complain("format", "is parquet, and a message of a topic is one record; write `format: json`")
     elif isinstance(stream.format, CsvFormat) and stream.format.header:
         entry.complain("format", "has `header: true`, and messages have no first line; name the fields in `columns`")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from prism_assets.domain.columns.types import FILE_FORMATS
 from prism_assets.domain.names import TableName
-from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat, Stream
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat, ProtobufFormat, Stream
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.change import NEVER_READ, Change
@@ -219,6 +219,8 @@ def _format(stream: Stream) -> str:
             return f" of protobuf messages {given.message} (descriptor set {given.fingerprint})"
         case DocumentFormat(records=records):
             return f" of documents with records at {records}"
+        case ParquetFormat():
+            return " of Parquet"
         case CsvFormat(header=True):
             return " of text lines below a header"
         case CsvFormat(columns=columns):

@@ -14,7 +14,7 @@ from prism_assets.domain.names import DAY_COLUMN, TableName
 from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.reasons import NOT_OBJECT
 from prism_assets.domain.streams.sources import step_text
-from prism_assets.domain.streams.stream import DocumentFormat
+from prism_assets.domain.streams.stream import DocumentFormat, ParquetFormat
 from prism_assets.domain.streams.survey import ACCESS_LOG_TIME, NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables.definition import FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
 from prism_assets.domain.tables.drafted_columns import (
@@ -90,6 +90,8 @@ def _comments(sample: Survey, origin: str, losses: Sequence[str]) -> Iterator[st
     what, shape = "JSON object", "one a line"
     if isinstance(sample.format, DocumentFormat):
         shape = "records of documents"
+    elif isinstance(sample.format, ParquetFormat):
+        what, shape = "row", "of Parquet"
     elif sample.format is not None:
         what, shape = "line", "divided into fields"
     yield f"# Drafted from {counted(sample.lines, what)}, {shape}, of {_one_line(origin)}{rejected}."

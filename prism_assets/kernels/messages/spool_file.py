@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from operator import methodcaller
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
-from prism_assets.kernels.scratch import disk_errors, mapped, new_file
+from prism_assets.kernels.scratch import gathered
 
 MAGIC = b"PAR1"
 """The first bytes of a spool object. No JSON, CSV or text of logs begins so."""
@@ -41,7 +41,6 @@ SCHEMA = pa.schema(
 ROW_GROUP_BYTES = 4 << 20
 """The most bytes of messages in a row group. A longer message has a row group of its own."""
 _VERSION = 1
-_MEMORY = 64 << 20
 _MESSAGE_COST = 64
 """Bytes that a message takes beside key, value and headers. It bounds row groups of empty messages."""
 _NO_TIMESTAMP = 0
@@ -289,29 +288,7 @@ def spool_file_of(chunks: Iterable[bytes]) -> tuple[SpoolFile | None, Iterator[b
             break
     if not head.startswith(MAGIC):
         return None, chain([head], pieces)
-    return SpoolFile.open(_gathered(chain([head], pieces))), iter(())
-
-
-def _gathered(pieces: Iterable[bytes]) -> pa.Buffer:
-    held: list[bytes] = []
-    file: IO[bytes] | None = None
-    size = 0
-    try:
-        for piece in pieces:
-            held.append(piece)
-            size += len(piece)
-            if size > _MEMORY:
-                file = file or new_file()
-                with disk_errors():
-                    file.writelines(held)
-                held.clear()
-        if file is None:
-            return pa.py_buffer(b"".join(held))
-        return mapped(file)
-    except BaseException:
-        if file is not None:
-            file.close()
-        raise
+    return SpoolFile.open(gathered(chain([head], pieces))), iter(())
 
 
 @contextmanager

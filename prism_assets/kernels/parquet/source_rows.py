@@ -1,0 +1,120 @@
+"""Reads a file of Parquet that somebody else wrote: each row is a line of JSON for the readers of lines.
+
+So its rows have a ledger, quarantine, drift and erasures like all lines, and the number of a line is that of its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from prism_assets.domain.errors import UnsupportedContent
+from prism_assets.kernels.parquet.json_texts import TEXT, json_texts, name_text
+from prism_assets.kernels.scratch import gathered
+
+_PIECE = 4 << 20
+"""Bytes of text that are made at once. A longer row is made alone."""
+_MOST_ROWS = 16_384
+"""Rows that are decoded at once."""
+
+
+def lines_of_rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the rows of a file in order as lines of JSON, in pieces of about 4 MiB.
+
+    The file is in memory, and on disk beyond 64 MiB. Texts are decoded as dictionaries where the file has them, so that
+    a long text of many rows is held once. Raises UnsupportedContent for bytes that are no file of Parquet, for a
+    damaged one, and for types without a form in JSON.
+    """
+    content = gathered(pieces)
+    if not content.size:
+        return
+    with _telling_damage():
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        names = [field.name for field in file.schema_arrow if _is_text(field.type)]
+        if names:
+            file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True, read_dictionary=names)
+        batches = file.iter_batches(_rows_at_once(file.metadata), use_threads=False)
+    while True:
+        with _telling_damage():
+            batch = next(batches, None)
+            if batch is None:
+                return
+            texts = _Texts(batch)
+        yield from texts.pieces()
+
+
+def _rows_at_once(metadata: pq.FileMetaData) -> int:
+    """Returns the rows that have about 4 MiB without dictionaries, by the row group with the largest ones."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    largest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+    return max(1, min(_MOST_ROWS, _PIECE // max(1, largest)))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+class _Texts:
+    """The values of some rows as texts of JSON, by column. Dictionaries stay dictionaries until a piece is made."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._count = batch.num_rows
+        self._names = [name_text(name) for name in batch.schema.names]
+        self._columns = [_as_dictionary(column) for column in batch.columns]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yields the rows as lines. Each piece has whole lines."""
+        if not self._names:
+            yield b"{}\n" * self._count
+            return
+        ends = np.cumsum(sum((_lengths(column) for column in self._columns), np.zeros(self._count, np.int64)))
+        start, before = 0, 0
+        while start < self._count:
+            stop = max(start + 1, int(np.searchsorted(ends, before + _PIECE, side="right")))
+            yield self._lines(start, stop - start)
+            start, before = stop, int(ends[stop - 1])
+
+    def _lines(self, start: int, count: int) -> bytes:
+        parts: list[pa.Array | pa.Scalar] = []
+        for name, column in zip(self._names, self._columns, strict=True):
+            parts.append(pa.scalar((b"," if parts else b"{") + name + b":", TEXT))
+            part = column.slice(start, count)
+            parts.append(part.dictionary.take(part.indices) if isinstance(part, pa.DictionaryArray) else part)
+        lines = pc.binary_join_element_wise(*parts, pa.scalar(b"}\n", TEXT), pa.scalar(b"", TEXT))
+        _, offsets, content = lines.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[lines.offset :]
+        return bytes(content[int(bounds[0]) : int(bounds[len(lines)])])
+
+
+def _as_dictionary(column: pa.Array) -> pa.Array:
+    """Returns texts without null. The dictionary of a column of texts has one more entry, for null."""
+    if not isinstance(column, pa.DictionaryArray):
+        return json_texts(column)
+    entries = pa.concat_arrays([json_texts(column.dictionary), pa.array([b"null"], TEXT)])
+    indices = column.indices.cast(pa.int64()).fill_null(len(column.dictionary))
+    return pa.DictionaryArray.from_arrays(indices, entries)
+
+
+def _lengths(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if isinstance(column, pa.DictionaryArray):
+        return np.asarray(_lengths(column.dictionary)[column.indices.to_numpy()], np.int64)
+    return np.asarray(pc.binary_length(column).to_numpy(), np.int64)
+
+
+@contextmanager
+def _telling_damage() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, UnsupportedContent):  # Arrow's own MemoryError is an ArrowException, too
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UnsupportedContent(
+            f"it is no sound file of Parquet ({reason}): write it again, or leave such keys out with `exclude` of the "
+            "stream"
+        ) from None
