@@ -28,7 +28,9 @@ def history(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print days, objects and bytes, and change nothing.")
     ] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Forget objects that no batch has begun.")] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="End the history: leave objects out that no batch has begun.")
+    ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
@@ -45,8 +47,14 @@ def history(
     if begin is None and (end is not None or dry_run):
         raise WrongUse("--from names the first day to bring in: write it like --from 2026-01-01")
     if cancel:
-        forgotten = cancel_history(context, table)
-        console.show_report({"forgotten": forgotten}, f"{counted(forgotten, 'object')} forgotten", as_json=as_json)
+        ended = cancel_history(context, table)
+        told = [f"{counted(ended.forgotten, 'object')} forgotten"]
+        if ended.given_back:
+            told.append(
+                f"{counted(ended.given_back, 'object waits', 'objects wait')} for Stream, because no `since` leaves "
+                "their days out"
+            )
+        console.show_report(ended, "; ".join(told), as_json=as_json)
         return
     if dry_run and begin is not None:
         plan = preview_history(context, table, begin, end, read_clock(now, force))

@@ -102,6 +102,9 @@ CREATE TABLE prism_streams (
     include_patterns text[] NOT NULL DEFAULT '{}',
     exclude_patterns text[] NOT NULL DEFAULT '{}',
     since date, -- discovery leaves out objects with an earlier day in their keys; `prism history` registers them
+    -- The first and the last day whose old objects `prism history` has registered, until it is cancelled.
+    history_from date,
+    history_until date,
     -- Of a prefix with several tables, `route_key` gives matching objects to this one. A stream without it reads the
     -- objects that none of `taken_keys`, the keys of the others, matches.
     route_key text,
@@ -115,7 +118,8 @@ CREATE TABLE prism_streams (
     -- The fate of objects no batch has claimed yet. Conversions already begun are always finished.
     intake text GENERATED ALWAYS AS (
         CASE WHEN NOT enabled AND NOT removed THEN 'wait' WHEN discard THEN 'discard' ELSE 'convert' END) STORED,
-    UNIQUE (bucket_name, key_prefix, prism_table_id)
+    UNIQUE (bucket_name, key_prefix, prism_table_id),
+    CHECK (history_from <= history_until AND (history_from IS NULL) = (history_until IS NULL))
 );
 CREATE INDEX prism_streams_table ON prism_streams (prism_table_id);
 

@@ -266,8 +266,8 @@ def _replay(context: StageContext, now: datetime) -> None:
 
 
 def _history(context: StageContext, now: datetime) -> None:
-    """Brings in two old days of log.events. No object of today has to come first."""
-    first, last = date(2026, 2, 26), date(2026, 2, 27)
+    """Brings in the days before the first one of log.events. No object of today has to come first."""
+    first, last = date(2026, 2, 26), date(2026, 2, 28)
     _raise(run_history(context, "log.events", first=first, last=last, clock=lambda: now, patience_seconds=0.0).errors)
 
 

@@ -14,7 +14,7 @@ from prism_assets.metadata.intake import claims
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.findings.history import HISTORY
 from prism_assets.stages.findings.registry import read_findings
-from prism_assets.stages.history.run import HistoryReport, cancel_history, preview_history, run_history
+from prism_assets.stages.history.run import HistoryReport, preview_history, run_history
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
@@ -202,15 +202,6 @@ def test_two_runs_of_a_table_do_not_meet(events: World, monkeypatch: pytest.Monk
     monkeypatch.setattr("prism_assets.stages.history.run._let_others_go_first", meet)
     assert bring_in(events).stream.objects == 1
     assert "another run brings in the history of log.events" in inner[0].errors[0]
-
-
-def test_a_cancelled_history_is_forgotten_where_no_batch_began_it(
-    events: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_folder(events, OLD, old_rows(OLD))
-    register_only(events, monkeypatch)
-    assert cancel_history(events.context, "log.events") == 1
-    assert states(events) == {}
 
 
 def test_the_plan_counts_days_objects_and_bytes_and_changes_nothing(events: World) -> None:

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.discover.messages import ReceiveReport, run_receive
 from prism_assets.stages.discover.registering import UNREADABLE, StreamIndex, is_readable, storable
+from prism_assets.stages.history.run import run_history
 from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
@@ -491,3 +493,19 @@ def test_any_key_can_be_stored_and_readable_ones_stay_as_they_are(key: str) -> N
     assert json.loads(json.dumps(stored)) == stored
     if is_readable(key):
         assert stored == key
+
+
+def test_a_message_updates_an_object_of_a_history_and_registers_none(bare: World, queue: QueueOfTest) -> None:
+    """Otherwise a repaired old object stays unread, and nobody learns that it was written again."""
+    bare.apply(a_table(stream='url: "s3://staging/events/", since: "2026-03-01"', accept="{from: object}"))
+    day = date(2026, 2, 1)
+    known = bare.drop(some_rows(3, utc("2026-02-01T10:00")), stream=f"events/dt={day}")
+    run_history(bare.context, "log.events", first=day, clock=lambda: utc(NOON), patience_seconds=0.0)
+    with bare.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET send_time = '2026-02-01'")
+    queue.send(a_body(a_record(known, eTag="new"), a_record(f"events/dt={day}/late.gz", eTag="late")))
+    report = receive(bare)
+    assert (report.registered, report.left_out) == (0, {LeftOut.AFTER_HISTORY: 1})
+    with bare.context.database.begin() as connection:
+        rows = connection.exec_driver_sql("SELECT overwritten_etag FROM prism_staging_objects")
+        assert [row[0] for row in rows] == ['"new"']

@@ -38,8 +38,11 @@ class Facts(Protocol):
         """Returns staging objects not converted that a batch up to the closing mark saw first, or any batch so far."""
         ...
 
-    def unfinished_history(self, partition: Partition) -> int:
-        """Returns unconverted objects of `prism history` with the day, or the next one, in their keys."""
+    def unfinished_history(self, partition: Partition) -> int | None:
+        """Returns unconverted objects of `prism history` with the day, or the next one, in their keys.
+
+        0 if those of the next day are not registered yet; None if the day waits for none.
+        """
         ...
 
     def unmerged_live(self, partition: Partition) -> int | None:
@@ -166,14 +169,17 @@ class WaitForObjects(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitForHistory(_Step):
-    """The day is not marked: `objects` objects of its history would become delayed objects after the mark."""
+    """The day is not marked: objects of its history would become delayed objects after the mark."""
 
     undone: ClassVar[str] = "closed"
     objects: int
+    """Without objects, those of the next day are not registered yet."""
 
     @property
     def reason(self) -> str:
         """The reason as part of a sentence."""
+        if not self.objects:
+            return "its history goes on with the next day, which `prism history` has not brought in yet"
         return f"{counted(self.objects, 'object of its history is', 'objects of its history are')} not converted yet"
 
     def __str__(self) -> str:
@@ -293,7 +299,7 @@ def _closing_steps(partition: Partition, facts: Facts) -> Sequence[Step]:
     """Returns the steps of a day that is over. Without a mark, the objects of its history come first."""
     if partition.is_marked:
         marks: list[Step] = []
-    elif left := facts.unfinished_history(partition):
+    elif (left := facts.unfinished_history(partition)) is not None:
         return [WaitForHistory(objects=left)]
     else:
         marks = [MarkClosing()]

@@ -23,6 +23,7 @@ class LeftOut(Enum):
     NOT_INCLUDED = "not_included"
     OTHER_TABLE = "other_table"
     BEFORE_SINCE = "before_since"
+    AFTER_HISTORY = "after_history"
 
     def __str__(self) -> str:
         return self.value
@@ -34,6 +35,7 @@ _WORDS: Mapping[LeftOut, str] = {
     LeftOut.NOT_INCLUDED: "that no `include` names",
     LeftOut.OTHER_TABLE: "that `route` gives to another table",
     LeftOut.BEFORE_SINCE: "of days before `since`",
+    LeftOut.AFTER_HISTORY: "that came after the history of their days",
 }
 
 

@@ -1,4 +1,7 @@
-"""Seconds from the arrival of staging objects until their rows are readable. Reads without locks."""
+"""Seconds from the arrival of staging objects until their rows are readable. Reads without locks.
+
+Objects of a history do not count: they are as old as they are.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,7 @@ JOIN prism_publications q USING (prism_partition_id)
 WHERE o.state = 'done' AND q.publisher = 'glue' AND o.prism_table_id = ANY(:tables)
     AND o.finish_time >= (SELECT min(start_time) FROM prism_stream_batches WHERE prism_stream_batch_id = ANY(:batches))
     AND o.prism_stream_batch_id = ANY(:batches) AND p.last_live_object_id IS NULL AND q.version >= 0 AND NOT s.delayed
+    AND o.history_date IS NULL
 """
 
 
@@ -85,4 +89,5 @@ JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = 
 JOIN prism_small_objects s ON s.prism_partition_id = p.prism_partition_id AND s.prism_small_object_id > w.lower
     AND (w.upper IS NULL OR s.prism_small_object_id <= w.upper) AND (s.delayed OR NOT w.delayed)
 JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE o.history_date IS NULL
 """

@@ -156,7 +156,10 @@ ORDER BY s.prism_table_id, s.prism_stream_id
 
 
 def count_waiting(connection: Connection, table_ids: Collection[int], before: datetime) -> dict[int, int]:
-    """Returns, by table, objects first seen up to a time that wait or are being converted. Ignores stopped streams."""
+    """Returns, by table, objects first seen up to a time that wait or are being converted.
+
+    Ignores stopped streams, and objects of a history, for which nobody waits.
+    """
     rows = connection.execute(text(_WAITING), {"tables": list(table_ids), "before": before})
     return {row.prism_table_id: row.objects for row in rows}
 
@@ -164,6 +167,7 @@ def count_waiting(connection: Connection, table_ids: Collection[int], before: da
 _WAITING = f"""
 SELECT o.prism_table_id, count(*) AS objects FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.state IN ('pending', 'claimed') AND o.prism_table_id = ANY(:tables) AND o.first_receive_time <= :before
+    AND o.history_date IS NULL
     AND NOT (s.intake = 'wait' AND {NOT_BEGUN})
 GROUP BY o.prism_table_id
 """

@@ -12,6 +12,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.tables.accepted import DateRange
 from prism_assets.metadata.intake.staging_objects import FoundObject
 
 _UNFINISHED = "history_date IS NOT NULL AND state IN ('history', 'pending', 'claimed')"
@@ -97,17 +98,78 @@ WHERE o.prism_staging_object_id = n.id
 """
 
 
-def count_unfinished(connection: Connection, table_id: int, day: date) -> int:
+def begin(connection: Connection, stream_id: int, days: DateRange) -> None:
+    """Notes that old objects of some days are registered from now on. Locks the row of the stream.
+
+    The days come before their objects. After a death between them, discovery counts the rest as too late.
+    """
+    connection.execute(text(_BEGIN), {"stream": stream_id, "first": days.first, "last": days.last})
+
+
+# `least` and `greatest` pass over nulls.
+_BEGIN = """
+UPDATE prism_streams SET history_from = least(history_from, CAST(:first AS date)),
+    history_until = greatest(history_until, CAST(:last AS date))
+WHERE prism_stream_id = :stream
+"""
+
+
+def count_unfinished(connection: Connection, table_id: int, day: date) -> int | None:
     """Counts unfinished objects of a table's history with the day or the next one in their keys, by index.
 
-    An object of the next day often has the last rows of a day.
+    An object of the next day often has the last rows of a day. Returns 0 if only such objects are missing, because the
+    day is the last one of a part of the history. Returns None if the day waits for nothing.
     """
-    return int(connection.execute(text(_COUNT_OF_DAY), {"table": table_id, "day": day}).scalar_one())
+    row = connection.execute(text(_OF_DAY), {"table": table_id, "day": day}).one()
+    return int(row.objects) if row.objects or row.ends_part else None
 
 
-_COUNT_OF_DAY = f"""
-SELECT count(*) FROM prism_staging_objects
-WHERE prism_table_id = :table AND {_UNFINISHED} AND history_date BETWEEN :day AND CAST(:day AS date) + 1
+_ENDS_PART = """
+EXISTS (SELECT 1 FROM prism_streams s WHERE s.prism_table_id = :table AND NOT s.removed AND s.intake = 'convert'
+    AND s.history_until = {day} AND s.history_until + 1 < s.since)
+"""
+_OF_DAY = f"""
+SELECT (SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table AND {_UNFINISHED}
+        AND history_date BETWEEN :day AND CAST(:day AS date) + 1) AS objects,
+    {_ENDS_PART.format(day="CAST(:day AS date)")} AS ends_part
+"""
+
+
+def find_waiting_days(connection: Connection, table_id: int, days: Collection[date]) -> set[date]:
+    """Returns the days that wait for objects of their history. One statement, as callers hold locks. By index."""
+    return set(connection.execute(text(_WAITING_DAYS), {"table": table_id, "days": list(days)}).scalars())
+
+
+_WAITING_DAYS = f"""
+SELECT d.day FROM unnest(CAST(:days AS date[])) AS d (day)
+WHERE EXISTS (SELECT 1 FROM prism_staging_objects WHERE prism_table_id = :table AND {_UNFINISHED}
+        AND history_date BETWEEN d.day AND d.day + 1 OFFSET 0)
+    OR {_ENDS_PART.format(day="d.day")}
+"""
+
+
+def find_part_ends(connection: Connection, table_ids: Collection[int]) -> list[tuple[int, date]]:
+    """Returns tables with the last day of a part of their history, where it is open. Reads without locks."""
+    rows = connection.execute(text(_PART_ENDS), {"tables": list(table_ids)})
+    return [(row.prism_table_id, row.history_until) for row in rows]
+
+
+_PART_ENDS = """
+SELECT DISTINCT s.prism_table_id, s.history_until
+FROM prism_streams s JOIN prism_partitions p ON p.prism_table_id = s.prism_table_id
+    AND p.partition_date = s.history_until AND p.closing_batch_id IS NULL AND p.last_live_object_id IS NULL
+WHERE s.prism_table_id = ANY(:tables) AND NOT s.removed AND s.intake = 'convert' AND s.history_until + 1 < s.since
+ORDER BY s.prism_table_id
+"""
+
+
+def is_paused(connection: Connection, table_id: int) -> bool:
+    """Whether no batch may begin an object of the table now, because of a flip of its columns."""
+    return bool(connection.execute(text(_IS_PAUSED), {"table": table_id}).scalar_one())
+
+
+_IS_PAUSED = """
+SELECT coalesce(intake_paused_until > clock_timestamp(), false) FROM prism_tables WHERE prism_table_id = :table
 """
 
 
@@ -142,6 +204,35 @@ SELECT prism_table_id AS table_id, count(*) FILTER (WHERE state = 'history') AS 
 FROM prism_staging_objects
 WHERE prism_table_id = ANY(:tables) AND {_UNFINISHED}
 GROUP BY prism_table_id ORDER BY prism_table_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled:
+    """The objects of a cancelled history."""
+
+    forgotten: int
+    """Objects of days before `since`."""
+    given_back: int
+    """Objects that wait for Stream: without `since`, a listing would register them again."""
+
+
+def cancel(connection: Connection, table_id: int) -> Cancelled:
+    """Ends the history of a table: forgets its objects that no batch has claimed, or gives them to Stream.
+
+    Locks the rows of the streams, and then those of the objects.
+    """
+    connection.execute(text(_END), {"table": table_id})
+    given_back = connection.execute(text(_GIVE_BACK), {"table": table_id}).rowcount
+    return Cancelled(forgotten=forget_waiting(connection, table_id), given_back=given_back)
+
+
+_END = "UPDATE prism_streams SET history_from = NULL, history_until = NULL WHERE prism_table_id = :table"
+_GIVE_BACK = """
+UPDATE prism_staging_objects o SET state = 'pending', history_date = NULL
+FROM prism_streams s
+WHERE o.prism_table_id = :table AND o.state = 'history' AND o.history_date IS NOT NULL
+    AND s.prism_stream_id = o.prism_stream_id AND (s.since IS NULL OR o.history_date >= s.since)
 """
 
 

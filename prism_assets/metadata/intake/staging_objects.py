@@ -38,21 +38,27 @@ class FoundObject:
     send_time: datetime | None
 
 
+def known_among(
+    connection: Connection, stream_id: int, found: Sequence[FoundObject]
+) -> tuple[list[FoundObject], list[FoundObject]]:
+    """Divides objects into those known to a stream, and all others. Reads without locks."""
+    values = {
+        "stream": stream_id,
+        "buckets": [item.bucket for item in found],
+        "keys": [item.key for item in found],
+    }
+    places = set(connection.execute(text(_KNOWN_AMONG), values).scalars())
+    known = [item for place, item in enumerate(found, 1) if place in places]
+    return known, [item for place, item in enumerate(found, 1) if place not in places]
+
+
 def has_news(connection: Connection, stream_id: int, found: Sequence[FoundObject]) -> bool:
     """Whether `register` may change anything for listed objects of a stream. Reads without locks.
 
     Listings ask first, because most find the objects of their last turn. True is no promise: `register` decides by its
     own conditions. False is one: no object is new, differs in ETag or length, or failed and was sent later.
     """
-    values = {
-        "stream": stream_id,
-        "buckets": [item.bucket for item in found],
-        "keys": [item.key for item in found],
-        "etags": [item.etag for item in found],
-        "lengths": [item.content_length for item in found],
-        "sent": [item.send_time for item in found],
-    }
-    return bool(connection.execute(text(_HAS_NEWS), values).scalar_one())
+    return bool(connection.execute(text(_HAS_NEWS), _values(stream_id, found)).scalar_one())
 
 
 # An object is known to a stream if its table has a row of it, or if the stream found it for an earlier table. At most one
@@ -60,6 +66,14 @@ def has_news(connection: Connection, stream_id: int, found: Sequence[FoundObject
 _IS_KNOWN = """
 (o.prism_stream_id = :stream OR o.prism_table_id = (
     SELECT k.prism_table_id FROM prism_streams k WHERE k.prism_stream_id = :stream))
+"""
+_KNOWN_AMONG = f"""
+SELECT f.place
+FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[])) WITH ORDINALITY AS f (bucket, key, place)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
+    OFFSET 0
+) o
 """
 # A superset of the conditions of _NOTE_FOUND, _INSERT, _REFRESH, _RESTART and _NOTE_OVERWRITTEN below. The lateral join
 # looks up each key by index; with a plain join the planner may read all objects.
@@ -103,23 +117,34 @@ def register(
     stream's row until the transaction ends: an object belongs to the stream's table at this time, or to none if the
     table files no longer name the stream.
     """
-    values = {
+    if found:
+        connection.execute(text(_NOTE_FOUND), {"stream": stream_id})
+    chosen = {"key": route and route.key, "taken": list(route.taken_keys) if route else []}
+    added = connection.execute(text(_INSERT), {**_values(stream_id, found), **chosen, "now": now}).rowcount
+    if added < len(found):
+        update_known(connection, stream_id, found, now, listed=listed)
+    return added
+
+
+def update_known(
+    connection: Connection, stream_id: int, found: Sequence[FoundObject], now: datetime, *, listed: bool = False
+) -> None:
+    """Does for known objects what `register` does, and inserts none. Locks the changed rows in the order of keys."""
+    values = _values(stream_id, found)
+    connection.execute(text(_REFRESH), values)
+    connection.execute(text(_RESTART), {**values, "listed": listed})
+    connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
+
+
+def _values(stream_id: int, found: Sequence[FoundObject]) -> dict[str, object]:
+    return {
+        "stream": stream_id,
         "buckets": [item.bucket for item in found],
         "keys": [item.key for item in found],
         "etags": [item.etag for item in found],
         "lengths": [item.content_length for item in found],
         "sent": [item.send_time for item in found],
     }
-    if found:
-        connection.execute(text(_NOTE_FOUND), {"stream": stream_id})
-    chosen = {"key": route and route.key, "taken": list(route.taken_keys) if route else []}
-    values["stream"] = stream_id
-    added = connection.execute(text(_INSERT), {**values, **chosen, "now": now}).rowcount
-    if added < len(found):
-        connection.execute(text(_REFRESH), values)
-        connection.execute(text(_RESTART), {**values, "listed": listed})
-        connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
-    return added
 
 
 # Once in the life of a stream, before the shared lock on its row: two sharers would wait for each other.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 
 from sqlalchemy import Connection, text
 
@@ -104,6 +104,19 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key
 """
 
 
+def forget_late(connection: Connection, stream_id: int) -> None:
+    """Forgets the objects that came after their history, as `prism history` has registered them. Locks the row.
+
+    The next listing counts those that came meanwhile.
+    """
+    connection.execute(text(_FORGET_LATE), {"stream": stream_id, "reason": LeftOut.AFTER_HISTORY.value})
+
+
+_FORGET_LATE = (
+    "UPDATE prism_stream_scans SET left_out = left_out - CAST(:reason AS text) WHERE prism_stream_id = :stream"
+)
+
+
 def save_attempt(connection: Connection, stream_id: int, now: datetime, error: str | None = None) -> None:
     """Records a failed listing, or a failed look at a topic.
 
@@ -157,6 +170,8 @@ class ListedStream:
     """The first failure since the last success."""
     last_error: str | None
     """Why the stream cannot be listed."""
+    history_from: date | None
+    """The first day that `prism history` has registered."""
 
     @property
     def is_topic(self) -> bool:
@@ -176,7 +191,7 @@ def load_listed(connection: Connection, table_ids: Collection[int]) -> list[List
 _LISTED = f"""
 SELECT s.prism_table_id AS table_id, s.stream_name AS stream, {STREAM_URL} AS url,
     x.first_time, x.left_out, x.error_time, x.last_error, x.full_scan_time > to_timestamp(0) AS is_whole,
-    s.found_any
+    s.found_any, s.history_from
 FROM prism_streams s JOIN prism_stream_scans x USING (prism_stream_id)
 WHERE s.prism_table_id = ANY(:tables) AND {IN_USE}
 ORDER BY s.prism_stream_id

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.streams.topic import BUCKET_PREFIX, URL_PREFIX, topic_at
+from prism_assets.domain.tables.accepted import DateRange
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
@@ -34,6 +35,8 @@ class KnownStream:
     """No table file names it any more."""
     records: str = ""
     """The path to the records of its objects."""
+    history: DateRange | None = None
+    """The days from the first to the last that `prism history` has registered, until it is cancelled."""
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
@@ -57,6 +60,7 @@ def load_streams(connection: Connection) -> list[KnownStream]:
             ),
             row.removed,
             row.records,
+            None if row.history_from is None else DateRange(row.history_from, row.history_until),
         )
         for row in rows
     ]
@@ -162,7 +166,7 @@ def save_streams(
 
 
 _MOVE = """
-UPDATE prism_streams SET prism_table_id = :table, moved = true WHERE prism_stream_id = ANY(:streams)
+UPDATE prism_streams SET prism_table_id = :table, moved = true, history_from = NULL, history_until = NULL WHERE prism_stream_id = ANY(:streams)
 """
 _LIST_AGAIN = """
 UPDATE prism_stream_scans x SET full_scan_time = to_timestamp(0), resume_key = NULL, resume_time = NULL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -43,11 +44,20 @@ class StoredFacts:
         """
         return backlog.unfinished_before(self.connection, self.table.table_id, partition.closing_batch_id)
 
-    def unfinished_history(self, partition: Partition) -> int:
+    def unfinished_history(self, partition: Partition) -> int | None:
         """Counts by index. Days that are to be closed early, or for a flip, do not wait for their history."""
-        if partition.close_early or self.table.is_flipping:
-            return 0
+        if not self._waits_for_history(partition):
+            return None
         return history.count_unfinished(self.connection, self.table.table_id, partition.date)
+
+    def without_history(self, days: Sequence[Partition]) -> list[Partition]:
+        """Returns the days that wait for no history, by one statement: the caller holds locks."""
+        asked = [item.date for item in days if self._waits_for_history(item)]
+        waiting = history.find_waiting_days(self.connection, self.table.table_id, asked) if asked else set()
+        return [item for item in days if item.date not in waiting]
+
+    def _waits_for_history(self, partition: Partition) -> bool:
+        return not (partition.close_early or self.table.is_flipping)
 
     def unmerged_live(self, partition: Partition) -> int | None:
         """Counts by index. None unless for people."""

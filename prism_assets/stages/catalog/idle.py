@@ -135,7 +135,7 @@ class _LoadedFacts:
     def unfinished_objects(self, partition: Partition) -> int:
         raise _FactMissing
 
-    def unfinished_history(self, partition: Partition) -> int:
+    def unfinished_history(self, partition: Partition) -> int | None:
         raise _FactMissing
 
     def unmerged_live(self, partition: Partition) -> int | None:

@@ -166,9 +166,8 @@ class _Days:
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
                 locks.hold_epoch(connection)
-                facts = StoredFacts(connection, self._table)
-                ready = [p.partition_id for p in unmarked if not facts.unfinished_history(p)]
-                marks = partitions.mark_closing(connection, ready)
+                ready = StoredFacts(connection, self._table).without_history(unmarked)
+                marks = partitions.mark_closing(connection, [item.partition_id for item in ready])
                 failpoint("catalog.in_mark")
             failpoint("catalog.after_mark")
             marked = [p.date for p in unmarked if p.partition_id in marks]

@@ -25,7 +25,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
 from prism_assets.stages.discover.messages import ReceiveReport, run_receive
 from prism_assets.stages.discover.overlap import Overlap
-from prism_assets.stages.discover.registering import UNREADABLE, is_readable, storable
+from prism_assets.stages.discover.registering import UNREADABLE, is_readable, storable, update_old
 
 _PAGE = 1_000
 _LISTINGS = 8
@@ -408,6 +408,8 @@ class _Sorted:
 
     found: list[FoundObject] = field(default_factory=list)
     strange: list[FoundObject] = field(default_factory=list)
+    old: list[FoundObject] = field(default_factory=list)
+    """Objects of days before `since`."""
     left_out: Counter[LeftOut] = field(default_factory=Counter)
 
 
@@ -420,7 +422,7 @@ def _register(
     one statement, or none.
     """
     by_stream = {known.stream_id: _sort(known, page) for known in prefix.streams}
-    if not any(of_stream.found or of_stream.strange for of_stream in by_stream.values()):
+    if not any(of_stream.found or of_stream.strange or of_stream.old for of_stream in by_stream.values()):
         return {stream: _Registered(left_out=of_stream.left_out) for stream, of_stream in by_stream.items()}
     counts = {}
     with context.database.begin() as connection:
@@ -432,9 +434,10 @@ def _register(
                 )
             for odd in of_stream.strange:
                 staging_objects.register_unknown(connection, odd, UNREADABLE, now)
+            old = update_old(connection, known, of_stream.old, now, listed=True)
             failpoint("discover.in_page")
             counts[known.stream_id] = _Registered(
-                new=added, unknown=len(of_stream.strange), left_out=of_stream.left_out
+                new=added, unknown=len(of_stream.strange), left_out=of_stream.left_out + old
             )
     return counts
 
@@ -443,7 +446,10 @@ def _sort(known: KnownStream, page: Sequence[ObjectInfo]) -> _Sorted:
     """Divides the objects of a page by what becomes of them in one stream."""
     of_stream = _Sorted()
     for item in page:
-        if reason := reason_left_out(known.stream, item.key, item.content_length):
+        reason = reason_left_out(known.stream, item.key, item.content_length)
+        if reason is LeftOut.BEFORE_SINCE and is_readable(item.key):
+            of_stream.old.append(_found(known, item))
+        elif reason:
             of_stream.left_out[reason] += 1
         else:
             (of_stream.found if is_readable(item.key) else of_stream.strange).append(_found(known, item))

@@ -30,6 +30,7 @@ from prism_assets.stages.discover.registering import (
     StreamIndex,
     is_readable,
     storable,
+    update_old,
     why_unknown,
 )
 from prism_assets.stages.sums import Summable, summed_by
@@ -227,6 +228,8 @@ class _SortedEvents:
     """Events of objects under streams, including repetitions, once for each table that reads the object."""
     ignored: int = 0
     left_out: Counter[LeftOut] = field(default_factory=Counter)
+    old: dict[int, tuple[KnownStream, list[CreatedObject]]] = field(default_factory=dict)
+    """Objects of days before `since`, by stream."""
 
     def add(self, item: CreatedObject, index: StreamIndex) -> None:
         """Treats an object as a listing would. Streams removed from the table files are not listed."""
@@ -239,7 +242,9 @@ class _SortedEvents:
             self.unknown.append((_found(item), why_unknown(storable(item.key))))
         elif not reading:
             self.ignored += 1
-            self.left_out.update(reason for one in known if not one.removed and (reason := reasons[one.stream_id]))
+            for one in known:
+                if not one.removed:
+                    self._leave_out(item, one, reasons[one.stream_id])
         elif not is_readable(item.key):
             self.unknown.append((_found(item), UNREADABLE))
         elif item.content_length is None:  # its stream came into force after the requests for lengths
@@ -248,6 +253,12 @@ class _SortedEvents:
             self.named += len(reading)
             for one in reading:
                 self.streams.setdefault(one.stream_id, (one, []))[1].append(item)
+
+    def _leave_out(self, item: CreatedObject, known: KnownStream, reason: LeftOut | None) -> None:
+        if reason is LeftOut.BEFORE_SINCE and item.content_length is not None and is_readable(item.key):
+            self.old.setdefault(known.stream_id, (known, []))[1].append(item)
+        elif reason:
+            self.left_out[reason] += 1
 
 
 def _sort(
@@ -289,11 +300,17 @@ def _unreadable(message: Message, queue: SqsQueue, number: int, error: str) -> t
 
 
 def _register(connection: Connection, sorting: _SortedEvents, now: datetime) -> int:
-    """Registers streams by id and objects by key, so that two receivers never wait for each other."""
+    """Registers streams by id and objects by key, so that two receivers never wait for each other.
+
+    Known objects of days before `since` come after all others: no object is old in one message and new in another.
+    """
     registered = 0
     for _, (known, created) in sorted(sorting.streams.items()):
         found = [_found(item) for item in latest(created)]
         registered += staging_objects.register(connection, known.stream_id, found, now, route=known.stream.route)
+    for _, (known, created) in sorted(sorting.old.items()):
+        old = [_found(item) for item in latest(created)]
+        sorting.left_out += update_old(connection, known, old, now, listed=False)
     for item, message in sorted(sorting.unknown, key=lambda pair: (pair[0].bucket, pair[0].key)):
         staging_objects.register_unknown(connection, item, message, now)
     return registered

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
 
 from prism_assets.domain.names import original_stream_name
+from prism_assets.domain.streams.intake import LeftOut
+from prism_assets.domain.streams.key_dates import day_of_key
+from prism_assets.metadata.intake import staging_objects
+from prism_assets.metadata.intake.staging_objects import FoundObject
 from prism_assets.metadata.intake.streams import KnownStream
 
 UNREADABLE = "the key cannot be stored: it has more than 1,024 bytes, or a NUL or half a character in it"
@@ -67,3 +75,24 @@ def why_unknown(key: str) -> str:
     name = original_stream_name(key)
     hint = f" its key names {name};" if name else ""
     return f"it lies under no stream;{hint} give its folder to a table as a stream, or end its notifications"
+
+
+def update_old(
+    connection: Connection, known: KnownStream, old: Sequence[FoundObject], now: datetime, *, listed: bool
+) -> Counter[LeftOut]:
+    """Updates the known ones of some objects of days before `since`. Returns the counts of all others.
+
+    `prism history` registered the known ones: they are written again, or fail and come again, like any other.
+    """
+    if not old:
+        return Counter()
+    seen, unseen = staging_objects.known_among(connection, known.stream_id, old)
+    if seen and staging_objects.has_news(connection, known.stream_id, seen):
+        staging_objects.update_known(connection, known.stream_id, seen, now, listed=listed)
+    return Counter(_why_unseen(known, item.key) for item in unseen)
+
+
+def _why_unseen(known: KnownStream, key: str) -> LeftOut:
+    day = day_of_key(key)
+    is_late = day is not None and known.history is not None and day in known.history
+    return LeftOut.AFTER_HISTORY if is_late else LeftOut.BEFORE_SINCE

@@ -1,10 +1,13 @@
-"""Old objects of tables that wait for `prism history`."""
+"""Old objects of tables: those that wait for `prism history`, and those that it has not registered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 
 from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.streams.intake import LeftOut
 from prism_assets.domain.text import counted
 from prism_assets.metadata import leases
 from prism_assets.metadata.intake import history
@@ -13,23 +16,74 @@ from prism_assets.stages.findings.subject import Look, Subject
 
 
 def find_history(look: Look) -> Iterator[Finding]:
-    """Tables with objects that no batch of their history has begun. Without a run at work a person has to go on."""
-    waiting = [item for item in history.load_rest(look.connection, list(look.names)) if item.waiting]
-    if not waiting:
-        return
-    holders = leases.holders(look.connection, LeaseKind.HISTORY, [item.table_id for item in waiting])
-    for rest in waiting:
-        table, holder = look.names[rest.table_id], holders.get(rest.table_id)
-        is_at_work = holder is not None and holder.silent_seconds < look.context.settings.lease_seconds
-        yield Finding(
-            kind="history_waits",
-            table=table,
-            says=f"{counted(rest.waiting, 'old object waits', 'old objects wait')} for `prism history`, of the days "
-            f"{rest.first} to {rest.last}",
-            remedy=f"{holder} is at work" if is_at_work else f"Run `prism history {table}`: it goes on where it was",
-            acts=Acts.TIME if is_at_work else Acts.PERSON,
-            count=rest.waiting,
-            ends_runs=False,
+    """Tables whose history is not complete. A run at work goes on by itself; otherwise a person has to."""
+    found = [*_find_waiting(look), *_find_late(look), *_find_part_ends(look)]
+    holders = leases.holders(look.connection, LeaseKind.HISTORY, sorted({table for table, _ in found})) if found else {}
+    for table_id, finding in found:
+        holder = holders.get(table_id)
+        if holder is not None and holder.silent_seconds < look.context.settings.lease_seconds:
+            yield replace(finding, remedy=f"{holder} is at work", acts=Acts.TIME)
+        else:
+            yield finding
+
+
+def _find_waiting(look: Look) -> Iterator[tuple[int, Finding]]:
+    """Objects that no batch of their history has begun."""
+    for rest in history.load_rest(look.connection, list(look.names)):
+        if rest.waiting:
+            table = look.names[rest.table_id]
+            yield (
+                rest.table_id,
+                Finding(
+                    kind="history_waits",
+                    table=table,
+                    says=f"{counted(rest.waiting, 'old object waits', 'old objects wait')} for `prism history`, of the "
+                    f"days {rest.first} to {rest.last}",
+                    remedy=f"Run `prism history {table}`: it goes on where it was",
+                    count=rest.waiting,
+                    ends_runs=False,
+                ),
+            )
+
+
+def _find_late(look: Look) -> Iterator[tuple[int, Finding]]:
+    """Objects whose writer was late, or whose registration a restore of PostgreSQL has lost: one finding a stream.
+
+    Listings count them. Days that were never brought in are left out on purpose.
+    """
+    for item in look.listed:
+        late = item.left_out.get(LeftOut.AFTER_HISTORY, 0)
+        if late and item.history_from is not None:
+            table = look.names[item.table_id]
+            yield (
+                item.table_id,
+                Finding(
+                    kind="history_late",
+                    table=table,
+                    says=f"stream {item.stream}: {counted(late, 'object')} of days from {item.history_from} on came "
+                    "after their history, and no row of them is readable",
+                    remedy=f"Run `prism history {table} --from {item.history_from}`: it registers what is new",
+                    count=late,
+                    invariant="I10",
+                ),
+            )
+
+
+def _find_part_ends(look: Look) -> Iterator[tuple[int, Finding]]:
+    """Days that stay open, because the history goes on with the next one."""
+    parts = sorted({item.table_id for item in look.listed if item.history_from is not None})
+    for table_id, day in history.find_part_ends(look.connection, parts) if parts else ():
+        table = look.names[table_id]
+        yield (
+            table_id,
+            Finding(
+                kind="history_part_ends",
+                table=table,
+                date=day,
+                says="the day stays open: objects of the next day may have rows of it, and are not brought in yet",
+                remedy=f"Run `prism history {table} --from {day + timedelta(days=1)}`, or with `--cancel` to close it",
+                ends_runs=False,
+            ),
         )
 
 

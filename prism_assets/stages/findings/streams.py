@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.streams.intake import LeftOut, describe_left_out
-from prism_assets.metadata.intake.stream_scans import ListedStream, load_listed
+from prism_assets.metadata.intake.stream_scans import ListedStream
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 SILENT_STREAMS = "silent_streams"
@@ -20,9 +20,9 @@ def find_silent(look: Look) -> Iterator[Finding]:
 
     An unlistable stream waits for a person at once, an empty one after an hour.
     """
-    for item in load_listed(look.connection, list(look.names)):
+    for item in look.listed:
         unread = dict(item.left_out)
-        for reason in (LeftOut.OTHER_TABLE, LeftOut.BEFORE_SINCE):
+        for reason in (LeftOut.OTHER_TABLE, LeftOut.BEFORE_SINCE, LeftOut.AFTER_HISTORY):
             unread.pop(reason, None)
         table, left_out = look.names[item.table_id], describe_left_out(unread)
         if item.last_error is not None and item.error_time is not None:

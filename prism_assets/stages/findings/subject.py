@@ -21,6 +21,7 @@ from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.files.merge_jobs import JobStatus
 from prism_assets.metadata.intake import backlog
 from prism_assets.metadata.intake.backlog import StagingCounts
+from prism_assets.metadata.intake.stream_scans import ListedStream, load_listed
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.context import StageContext
 
@@ -73,6 +74,11 @@ class Look:
     def erasures(self) -> Sequence[Erasure]:
         """The erasures of the tables without a proof."""
         return load_erasures(self.connection, list(self.names), open_only=True)
+
+    @cached_property
+    def listed(self) -> Sequence[ListedStream]:
+        """The streams of the tables that were listed at least once."""
+        return load_listed(self.connection, list(self.names))
 
     @cached_property
     def unfinished(self) -> Mapping[int, StagingCounts]:

@@ -11,9 +11,9 @@ from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.text import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata.intake import claims, history
+from prism_assets.metadata.intake import claims, history, stream_scans
 from prism_assets.metadata.intake.claims import HISTORY
-from prism_assets.metadata.intake.history import DatedObject, Registered, Rest
+from prism_assets.metadata.intake.history import Cancelled, DatedObject, Registered, Rest
 from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.metadata.leases import LeaseKind, in_brackets
 from prism_assets.stages.context import StageContext
@@ -106,12 +106,14 @@ def run_history(
         return _convert(context, table.table_id, report, clock, patience_seconds)
 
 
-def cancel_history(context: StageContext, name: str) -> int:
-    """Forgets the objects of a history that no batch has begun. Returns how many."""
+def cancel_history(context: StageContext, name: str) -> Cancelled:
+    """Ends a history: forgets its objects that no batch has begun, or gives them to Stream where no `since` leaves them
+    out.
+    """
     context.check_lake()
     table = choose_table(context, name)
     with context.database.begin() as connection:
-        return history.forget_waiting(connection, table.table_id)
+        return history.cancel(connection, table.table_id)
 
 
 def _register(
@@ -121,12 +123,17 @@ def _register(
     chosen = choose_streams(context, table)
     days, listed = choose_days(table, first, last, now), Listed()
     for stream in chosen:
+        with context.database.begin() as connection:
+            history.begin(connection, stream.stream_id, days)
+        failpoint("history.after_begin")
         for page in pages(context, stream, days, listed):
             added = _register_page(context, stream, page, now)
             report = replace(
                 report, registered=report.registered + added.new, set_back=report.set_back + added.set_back
             )
             context.progress(f"history: {counted(report.registered, 'object')} registered")
+        with context.database.begin() as connection:
+            stream_scans.forget_late(connection, stream.stream_id)
     return report
 
 
@@ -168,9 +175,20 @@ def _convert(
         total += replace(done, problems=(*done.problems, *remove_abandoned(context, [table_id])))
         context.progress(_progress(context, table_id, total))
     problems += total.problems
-    return replace(
-        report, stream=total, rest=_rest(context, table_id), errors=tuple(problem.reason for problem in problems)
-    )
+    rest, errors = _rest(context, table_id), [problem.reason for problem in problems]
+    if rest and rest.waiting and not errors:
+        errors.append(_why_left(context, rest))
+    return replace(report, stream=total, rest=rest, errors=tuple(errors))
+
+
+def _why_left(context: StageContext, rest: Rest) -> str:
+    """Returns why a run ends before its history. Its last claim found no object."""
+    with context.database.begin() as connection:
+        is_paused = history.is_paused(connection, rest.table_id)
+    left = counted(rest.waiting, "old object waits", "old objects wait")
+    if is_paused:
+        return f"{left}: the table takes in nothing while its columns flip; run it again when `prism status` says so"
+    return f"{left}: another session holds them, or registered them just now; run it again"
 
 
 def _let_others_go_first(context: StageContext, patience_seconds: float) -> None:

@@ -44,7 +44,7 @@ class KnownFacts:
 
     unfinished: int = 0
     unfolded: int = 0
-    history: int = 0
+    history: int | None = None
     unmerged: int | None = 3
     ranges: ObjectTotals = NINE
     too_old: datetime | None = None
@@ -58,7 +58,7 @@ class KnownFacts:
         self.asked.append("unfinished")
         return self.unfinished
 
-    def unfinished_history(self, partition: Partition) -> int:
+    def unfinished_history(self, partition: Partition) -> int | None:
         return self.history
 
     def expires(self, partition: Partition) -> datetime | None:
