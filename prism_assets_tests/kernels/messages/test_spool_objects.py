@@ -23,11 +23,11 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertResult, OtherDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
 from prism_assets.domain.work.redact import RedactTask
+from prism_assets.kernels import scratch
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
 from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.json.blocks import LINE_LIMIT
-from prism_assets.kernels.messages import spool_file
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.redact import redact_lines
@@ -198,7 +198,7 @@ def test_a_damaged_object_fails_as_a_whole_and_is_told(lake: Lake) -> None:
 def test_row_groups_are_read_one_by_one(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(5)
     body = a_spool_object(*(a_line({"n": n, "v": draw.randbytes(500).hex()}) for n in range(60_000)))
-    monkeypatch.setattr(spool_file, "_MEMORY", 1 << 20)  # the object itself goes to disk
+    monkeypatch.setattr(scratch, "_MEMORY", 1 << 20)  # the object itself goes to disk
     tracemalloc.start()
     try:
         result = _converted(lake, body, a_topic_table(NUMBER), Limits(rows=1 << 20))
@@ -213,7 +213,7 @@ def test_a_spool_object_on_disk_gives_the_same_bytes(lake: Lake, monkeypatch: py
     body = a_spool_object(*(a_line({"n": n}) if n % 9 else b"bad" for n in range(3_000)))
     table = a_topic_table(NUMBER, OFFSET)
     whole = lake.both(body, table, key=KEY)
-    monkeypatch.setattr(spool_file, "_MEMORY", 10)
+    monkeypatch.setattr(scratch, "_MEMORY", 10)
     assert lake.both(body, table, key=KEY).stored == whole.stored
 
 
