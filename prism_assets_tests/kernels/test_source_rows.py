@@ -128,3 +128,16 @@ def test_a_file_that_ends_early_or_is_damaged_gives_one_sentence() -> None:
 def test_a_type_without_a_form_in_json_is_told() -> None:
     with pytest.raises(UnsupportedContent, match=r"type duration\[us\]"):
         read(a_file(pa.table({"v": pa.array([1], pa.duration("us"))})))
+
+
+def test_rows_that_arrow_passes_over_are_no_loss_without_a_word() -> None:
+    """Arrow writes an empty page before the list, and then reads no row of it."""
+    column = pa.array([[1]], pa.list_(pa.int32()))
+    with pytest.raises(UnsupportedContent, match="Arrow reads 0 of 1 rows of a row group"):
+        read(a_file(pa.table({"v": column}), data_page_size=1))
+
+
+def test_lists_of_dictionaries_are_read_across_row_groups() -> None:
+    column = pa.array([["a"], ["b", None]] * 5, pa.list_(pa.dictionary(pa.int32(), pa.string())))
+    lines = read(a_file(pa.table({"v": column}), row_group_size=3))
+    assert lines == [b'{"v":["a"]}', b'{"v":["b",null]}'] * 5

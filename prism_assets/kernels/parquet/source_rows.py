@@ -38,21 +38,24 @@ def lines_of_rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
         names = [field.name for field in file.schema_arrow if _is_text(field.type)]
         if names:
             file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True, read_dictionary=names)
-        batches = file.iter_batches(_rows_at_once(file.metadata), use_threads=False)
-    while True:
+    for number in range(file.num_row_groups):  # one by one, as Arrow joins no nested dictionaries of two groups
+        group = file.metadata.row_group(number)
         with _telling_damage():
-            batch = next(batches, None)
-            if batch is None:
-                return
-            texts = _Texts(batch)
-        yield from texts.pieces()
+            batches = file.iter_batches(_rows_at_once(group), row_groups=[number], use_threads=False)
+        left = group.num_rows
+        while left:
+            with _telling_damage():
+                batch = next(batches, None)
+                if batch is None:  # it passes over rows of lists after an empty page
+                    raise ValueError(f"Arrow reads {group.num_rows - left} of {group.num_rows} rows of a row group")
+                texts = _Texts(batch)
+            left -= batch.num_rows
+            yield from texts.pieces()
 
 
-def _rows_at_once(metadata: pq.FileMetaData) -> int:
-    """Returns the rows that have about 4 MiB without dictionaries, by the row group with the largest ones."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    largest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
-    return max(1, min(_MOST_ROWS, _PIECE // max(1, largest)))
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """Returns the rows of a row group that have about 4 MiB without dictionaries."""
+    return max(1, min(_MOST_ROWS, _PIECE * group.num_rows // max(1, group.total_byte_size)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
