@@ -54,7 +54,6 @@ def _kernel_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 LONGEST = (
     "crash/test_sweep.py",
-    "defs/test_definitions.py",
     "defs/test_secrets.py",
     "faults/test_database.py",
     "flow/test_walks.py",
@@ -65,7 +64,6 @@ LONGEST = (
     "flow/test_join_tables.py",
     "kernels/records/test_histories.py",
     "faults/test_catalog.py",
-    "defs/test_backfills.py",
     "stages/test_rebuild.py",
     "defs/test_sensors.py",
     "ducklake/test_hazards.py",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,11 +25,11 @@ from prism_assets.domain.errors import SettingsError
 from prism_assets.project_settings import give_settings
 from prism_assets.settings import LocationSettings, load
 from prism_assets_tests.builders import a_table
+from prism_assets_tests.defs.commands import Command, Ended, run_commands
 
 # Dagster calls deprecated functions of its own and of pydantic.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-DG = Path(sys.executable).with_name("dg")
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "dagster-project.md"
 CATALOG = AssetKey(["prism", "log", "events_catalog"])
@@ -74,12 +73,18 @@ def a_project(root: Path) -> Path:
     return package / "defs"
 
 
-def dg(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs dg in the project. The shop has none of prism's settings."""
+def dg(project: Path, commands: Sequence[str], files: Mapping[str, Mapping[str, str]]) -> list[Ended]:
+    """Runs commands of dg in the project, which has none of prism's settings. All of them succeed.
+
+    `files` are written before the command that they are named with.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PRISM_", "DAGSTER_"))}
     path = os.pathsep.join([str(project / "src"), str(PROJECT)])
     environment = {**kept, "PYTHONPATH": path, "PRISM_HOME": str(project / "none"), "NO_COLOR": "1"}
-    return subprocess.run([DG, *words], cwd=project, env=environment, capture_output=True, text=True)
+    given = [Command(["dg", *words.split()], files=files.get(words, {})) for words in commands]
+    ended = run_commands(project, environment, given)
+    assert [item for item in ended if item.status] == []
+    return ended
 
 
 @pytest.fixture
@@ -90,16 +95,13 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_command_adds_the_lake_to_a_project_and_its_definitions_merge(tmp_path: Path) -> None:
     defs = a_project(tmp_path)
-    listed = dg(tmp_path, "list", "components")
-    assert "prism_assets.PrismLake" in listed.stdout, listed.stderr
-    made = dg(tmp_path, "scaffold", "defs", "prism_assets.PrismLake", "lake")
-    assert made.returncode == 0, made.stdout + made.stderr
-    assert (defs / "lake" / "tables").is_dir()
-    (defs / "lake" / "tables" / "events.yaml").write_text(a_table())
-    checked = dg(tmp_path, "check", "yaml")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    shown = dg(tmp_path, "list", "defs", "--json")
-    assert shown.returncode == 0, shown.stdout + shown.stderr
+    table = {str(defs / "lake" / "tables" / "events.yaml"): a_table()}
+    listed, *_, shown = dg(
+        tmp_path,
+        ["list components", "scaffold defs prism_assets.PrismLake lake", "check yaml", "list defs --json"],
+        {"check yaml": table},
+    )
+    assert "prism_assets.PrismLake" in listed.stdout
     found = json.loads(shown.stdout)
     keys = {item["asset_key"] for item in found["assets"]}
     assert {"orders", "prism/log/events_live", "prism/log/events_catalog"} <= keys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from dagster._core.instance.config import dagster_instance_config
 
 from prism_assets_tests.builders import a_table
+from prism_assets_tests.defs.commands import Command, Ended, run_commands
 from prism_assets_tests.defs.tables import a_folder
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -50,29 +50,38 @@ def test_slots_of_pools_become_free_after_the_end_of_a_run(settings: Any) -> Non
     assert settings["run_monitoring"]["free_slots_after_run_end_seconds"] == 60
 
 
-def checked(tmp_path: Path, *command: str) -> str:
-    """Runs a command on a folder of one table, with an empty instance and no setting. Returns its output."""
-    folder = a_folder(tmp_path, a_table())
-    home = tmp_path / "home"
-    home.mkdir()
+@pytest.fixture(scope="module")
+def validated(tmp_path_factory: pytest.TempPathFactory) -> list[Ended]:
+    """Three validations on an empty instance: of a folder with one table, by `dagster` and `dg`, and of a wrong one."""
+    root = tmp_path_factory.mktemp("validated")
+    (home := root / "home").mkdir()
+    (wrong := root / "wrong").mkdir()
+    (wrong / "bad.yaml").write_text("a: [1")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PRISM_")}
-    more = {
+    environment = {
+        **kept,
         "DAGSTER_HOME": str(home),
-        "PRISM_TABLES_DIR": str(folder),
+        "PRISM_TABLES_DIR": str(a_folder(root, a_table())),
         "PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path]),
     }
-    done = subprocess.run(
-        [sys.executable, *command], cwd=PROJECT, env={**kept, **more}, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    validate = ["dagster", "definitions", "validate"]
+    strict = {"PRISM_TABLES_DIR": str(wrong), "PRISM_STRICT_TABLES": "1"}
+    commands = [Command(validate), Command(["dg", "check", "defs"]), Command(validate, strict)]
+    return run_commands(PROJECT, environment, commands)
 
 
-def test_dagster_finds_the_definitions_valid(tmp_path: Path) -> None:
-    assert "All code locations passed validation" in checked(tmp_path, "-m", "dagster", "definitions", "validate")
+def test_dagster_finds_the_definitions_valid(validated: list[Ended]) -> None:
+    assert validated[0].status == 0, validated[0].said
+    assert "All code locations passed validation" in validated[0].said
 
 
-def test_dg_finds_the_definitions_valid(tmp_path: Path) -> None:
-    pytest.importorskip("dagster_dg_cli", reason="dg is not installed: pip install -e '.[dev]'")
-    command = "from dagster_dg_cli.cli import main; main()"
-    assert "All definitions loaded successfully" in checked(tmp_path, "-c", command, "check", "defs")
+def test_dg_finds_the_definitions_valid(validated: list[Ended]) -> None:
+    assert validated[1].status == 0, validated[1].said
+    assert "All definitions loaded successfully" in validated[1].said
+
+
+def test_a_validation_that_fails_shows_the_sentence_and_no_place_in_the_code(validated: list[Ended]) -> None:
+    told = validated[2].said
+    assert (validated[2].status, "bad.yaml:1: this is not YAML" in told) == (1, True), told
+    assert "File " not in told
+    assert "Traceback" not in told
