@@ -55,7 +55,8 @@ def lines_of_rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:
     """Returns the rows of a row group that have about 4 MiB without dictionaries."""
-    return max(1, min(_MOST_ROWS, _PIECE * group.num_rows // max(1, group.total_byte_size)))
+    rows = int(_PIECE * group.num_rows // max(1, group.total_byte_size))
+    return max(1, min(_MOST_ROWS, rows))
 
 
 def _is_text(kind: pa.DataType) -> bool:
