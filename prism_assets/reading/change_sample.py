@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.records.change_log import log_name
 from prism_assets.domain.records.joins import CHANGE_OBJECT
+from prism_assets.domain.sql_quoting import quote_identifier
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import RowsReader, run_query
@@ -32,14 +33,15 @@ def sample_changes(
     """Reads about `most_changes` changes. Keys are whole unless a single key has too many changes."""
     if table.join is None:
         raise WrongUse(f"{table.name} is no join table: each of its rows is a line of its own")
-    log = f'"{log_name(table.name).schema}"."{log_name(table.name).table}"'
+    name = log_name(table.name)
+    log = quote_identifier(name.schema, name.table)
     counted = run_query(reader, f"SELECT dt, count(*) FROM {log} GROUP BY dt ORDER BY dt DESC LIMIT {most_days}").rows
     total = sum(int(row[1]) for row in counted)
     if not total:
         return SampledChanges(days=0, log_changes=0, one_of=1, keys=())
     one_of = -(-total // most_changes)
-    keys = ", ".join(f'"{name}"' for name in table.join.key)
-    seconds = f'epoch_ms(CAST("{table.partition_column}" AS TIMESTAMP)) / 1000'
+    keys = ", ".join(map(quote_identifier, table.join.key))
+    seconds = f"epoch_ms(CAST({quote_identifier(table.partition_column)} AS TIMESTAMP)) / 1000"
     sample = f"""
 SELECT list(seconds), list(object) FROM (
     SELECT {keys}, {seconds} AS seconds, {CHANGE_OBJECT} AS object FROM {log}

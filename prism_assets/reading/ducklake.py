@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import LAKE_READER
+from prism_assets.domain.sql_quoting import quote_text
 from prism_assets.settings import Settings
 
 CATALOG = "lake"
@@ -46,7 +47,8 @@ def attach_line(settings: Settings, *, with_secrets: bool) -> str:
     """Returns the ATTACH statement for the readers' role."""
     words = {name: value for name, value in _connection(settings, with_secrets=with_secrets).items() if value}
     connection = " ".join(f"{name}={_in_libpq(value)}" for name, value in words.items())
-    return f"ATTACH 'ducklake:postgres:{_quoted(connection)}' AS {CATALOG} (READ_ONLY, METADATA_SCHEMA 'prism_lake');"
+    address = quote_text(f"ducklake:postgres:{connection}")
+    return f"ATTACH {address} AS {CATALOG} (READ_ONLY, METADATA_SCHEMA 'prism_lake');"
 
 
 def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
@@ -70,15 +72,15 @@ def _s3_secret(settings: Settings, *, with_secrets: bool) -> str:
     )
     options = ["TYPE s3"]
     if settings.s3_endpoint or with_secrets:
-        options += [f"KEY_ID '{_quoted(key)}'", f"SECRET '{_quoted(secret)}'"]
+        options += [f"KEY_ID {quote_text(key)}", f"SECRET {quote_text(secret)}"]
     else:
         options += ["PROVIDER credential_chain"]
-    options.append(f"REGION '{_quoted(settings.region)}'")
+    options.append(f"REGION {quote_text(settings.region)}")
     if settings.s3_endpoint:
         endpoint = urlsplit(settings.s3_endpoint)
         is_tls = str(endpoint.scheme == "https").lower()
-        options += [f"ENDPOINT '{_quoted(endpoint.netloc)}'", "URL_STYLE 'path'", f"USE_SSL {is_tls}"]
-    options.append(f"SCOPE 's3://{_quoted(settings.bucket)}/{_quoted(settings.prefix)}'")
+        options += [f"ENDPOINT {quote_text(endpoint.netloc)}", "URL_STYLE 'path'", f"USE_SSL {is_tls}"]
+    options.append(f"SCOPE {quote_text(f's3://{settings.bucket}/{settings.prefix}')}")
     return f"CREATE SECRET ({', '.join(options)});"
 
 
@@ -87,7 +89,3 @@ def _in_libpq(value: str) -> str:
     if _PLAIN.fullmatch(value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

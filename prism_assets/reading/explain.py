@@ -19,6 +19,7 @@ from prism_assets.domain.records.joins import (
     JoinOptions,
 )
 from prism_assets.domain.records.model import Change, Record, RecordModel, Values
+from prism_assets.domain.sql_quoting import quote_identifier, quote_text
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import RowsReader, run_query
@@ -54,7 +55,8 @@ def explain_key(reader: LakeReader | RowsReader, table: TableDefinition, key: Se
     if len(key) != len(join.key):
         raise WrongUse(f"the key of {table.name} is {', '.join(join.key)}: give --key once for each, in this order")
     is_key = " AND ".join(
-        f'CAST("{name}" AS VARCHAR) = {_literal(value)}' for name, value in zip(join.key, key, strict=True)
+        f"CAST({quote_identifier(name)} AS VARCHAR) = {quote_text(value)}"
+        for name, value in zip(join.key, key, strict=True)
     )
     changes = load_changes(reader, table, is_key)
     model = RecordModel(join, {column.name: column.type for column in table.columns}, table.partition_column)
@@ -86,9 +88,9 @@ def _masked(values: Values, sensitive: Collection[str]) -> Values:
 def load_changes(reader: LakeReader | RowsReader, table: TableDefinition, condition: str = "true") -> list[Change]:
     """Returns the changes in a join table's log for which an SQL condition is true, as catalog readers see them."""
     names = [column.name for column in table.columns]
-    selected = ", ".join(f'"{name}"' for name in (*names, *OF_CHANGES))
+    selected = ", ".join(map(quote_identifier, (*names, *OF_CHANGES)))
     log = log_name(table.name)
-    found = run_query(reader, f'SELECT {selected} FROM "{log.schema}"."{log.table}" WHERE {condition}')
+    found = run_query(reader, f"SELECT {selected} FROM {quote_identifier(log.schema, log.table)} WHERE {condition}")
     return [_change(dict(zip((*names, *OF_CHANGES), row, strict=True)), table.partition_column) for row in found.rows]
 
 
@@ -112,10 +114,6 @@ def _join_of(table: TableDefinition) -> JoinOptions:
     if table.join is None:
         raise WrongUse(f"{table.name} is no join table: each of its rows is a line of its own")
     return table.join
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _lines_of(number: int, record: Record) -> list[str]:

@@ -31,6 +31,7 @@ from prism_assets.domain.columns.types import (
 )
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.domain.names import DAY_COLUMN
+from prism_assets.domain.sql_quoting import quote_identifier
 from prism_assets.objectstore.store_errors import missing_object, unclear
 from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
 from prism_assets.reading.query_tables import DUCKDB_SCHEMAS, LAKE, first_line, in_the_lake, tables_of
@@ -199,8 +200,8 @@ def _failed(message: str) -> PrismError:
 def _register(connection: duckdb.DuckDBPyConnection, reader: Reader, name: tuple[str, str], alias: str) -> None:
     schema, table = name
     connection.register(alias, _rows_of(reader, f"{schema}.{table}"))
-    connection.execute(f'CREATE SCHEMA IF NOT EXISTS {LAKE}."{schema}"')
-    connection.execute(f'CREATE VIEW {LAKE}."{schema}"."{table}" AS SELECT * FROM {alias}')
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {LAKE}.{quote_identifier(schema)}")
+    connection.execute(f"CREATE VIEW {LAKE}.{quote_identifier(schema, table)} AS SELECT * FROM {alias}")
 
 
 def _describe_all(
@@ -212,8 +213,8 @@ def _describe_all(
         if (schema, table) in registered or schema in DUCKDB_SCHEMAS:
             continue
         connection.register("prism_described", columns.empty_table())
-        connection.execute(f'CREATE SCHEMA IF NOT EXISTS {LAKE}."{schema}"')
-        connection.execute(f'CREATE TABLE {LAKE}."{schema}"."{table}" AS SELECT * FROM prism_described')
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {LAKE}.{quote_identifier(schema)}")
+        connection.execute(f"CREATE TABLE {LAKE}.{quote_identifier(schema, table)} AS SELECT * FROM prism_described")
         connection.unregister("prism_described")
 
 

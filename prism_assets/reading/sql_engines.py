@@ -7,6 +7,7 @@ from enum import Enum
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import DAY_COLUMN, did_you_mean
+from prism_assets.domain.sql_quoting import quote_identifier, quote_text
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.settings import SYMLINK_SUFFIX, IcebergSettings, ReaderSettings
 
@@ -79,9 +80,9 @@ def external_schemas(
     for schema in schemas:
         database = database_of(SqlEngine.REDSHIFT, schema, settings, iceberg)
         yield (
-            f"CREATE EXTERNAL SCHEMA IF NOT EXISTS {_identifier(schema)}\n"
-            f"FROM DATA CATALOG DATABASE {_text(database)} REGION {_text(settings.region)}\n"
-            f"IAM_ROLE {_text(role) if role else 'default'};"
+            f"CREATE EXTERNAL SCHEMA IF NOT EXISTS {quote_identifier(schema)}\n"
+            f"FROM DATA CATALOG DATABASE {quote_text(database)} REGION {quote_text(settings.region)}\n"
+            f"IAM_ROLE {quote_text(role) if role else 'default'};"
         )
 
 
@@ -100,16 +101,8 @@ def views(
             raise WrongUse(f"{target} is a database of prism itself: name another one by --into")
         yield f"CREATE DATABASE IF NOT EXISTS `{target}`;"
         for table in shown:
-            columns = ", ".join(_identifier(name) for name in [*(c.glue_name for c in table.columns), DAY_COLUMN])
+            columns = ", ".join(quote_identifier(name) for name in [*(c.glue_name for c in table.columns), DAY_COLUMN])
             yield (
-                f"CREATE OR REPLACE VIEW {_identifier(target)}.{_identifier(table.name.table)} AS\n"
-                f"SELECT {columns}\nFROM {_identifier(database)}.{_identifier(table.name.table)};"
+                f"CREATE OR REPLACE VIEW {quote_identifier(target, table.name.table)} AS\n"
+                f"SELECT {columns}\nFROM {quote_identifier(database, table.name.table)};"
             )
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

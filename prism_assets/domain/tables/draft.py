@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from prism_assets.domain.columns.types import BigIntType, TimestampType
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import DAY_COLUMN, TableName
+from prism_assets.domain.sql_quoting import quote_identifier, quote_text
 from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.reasons import NOT_OBJECT
 from prism_assets.domain.streams.sources import step_text
@@ -121,11 +122,11 @@ def _with_time(
     name, evidence = names[time], sample.keys[time]
     if unix_unit(evidence, name) == NANOSECONDS:
         columns = [_nanoseconds(column, sample) if column.name == name else column for column in columns]
-        value = f'make_timestamp_ns("{name}")'
+        value = f"make_timestamp_ns({quote_identifier(name)})"
         comment = f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}"
     elif is_of_access_log(evidence):
         columns = [replace(column, required=False) if column.name == name else column for column in columns]
-        value = f"try_strptime(\"{name}\", '{ACCESS_LOG_TIME}')"
+        value = f"try_strptime({quote_identifier(name)}, {quote_text(ACCESS_LOG_TIME)})"
         comment = f"{evidence.access_log:,} of {evidence.values:,} are times of access logs"
     else:
         return columns, evidence

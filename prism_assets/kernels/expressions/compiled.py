@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import names_in_file
+from prism_assets.domain.sql_quoting import quote_identifier
 from prism_assets.domain.tables.row_program import Expression, RowProgram, value_field
 from prism_assets.kernels.expressions.results import Kind, fetched
 from prism_assets.kernels.expressions.session import ROWS, connect
@@ -115,20 +116,19 @@ class _GrowingQuery:
 
 def _computed(query: str, expressions: Mapping[str, str]) -> str:
     """Adds columns with computed values to a query."""
-    values = [f"({text}\n) AS {_quoted(name)}" for name, text in expressions.items()]
+    values = [f"({text}\n) AS {quote_identifier(name)}" for name, text in expressions.items()]
     return f"SELECT *, {', '.join(values)} FROM ({query})"
 
 
 def _tried(query: str, expressions: Mapping[str, str]) -> str:
     """Adds columns with computed values and their failures to a query."""
-    tried = {name: _quoted(f"prism tried {name}") for name in expressions}
+    tried = {name: quote_identifier(f"prism tried {name}") for name in expressions}
     values = [f"TRY(struct_pack(v := ({text}\n))) AS {tried[name]}" for name, text in expressions.items()]
-    taken = [f"{held}.v AS {_quoted(name)}, {held} IS NULL AS {_quoted(failed(name))}" for name, held in tried.items()]
+    taken = [
+        f"{held}.v AS {quote_identifier(name)}, {held} IS NULL AS {quote_identifier(failed(name))}"
+        for name, held in tried.items()
+    ]
     return f"SELECT *, {', '.join(taken)} FROM (SELECT *, {', '.join(values)} FROM ({query}))"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def seen_type(column: Column) -> pa.DataType:
@@ -197,7 +197,7 @@ class _Compilation:
         column = self._stored.get(name)
         if column is None:
             return
-        kind = fetched(sql_type, column, _quoted(name))
+        kind = fetched(sql_type, column, quote_identifier(name))
         if kind is None:
             raise ExpressionError(
                 f"{_called(sql_type)} cannot become {column.type}: make it a text with hex(…) or CAST(… AS VARCHAR)"
@@ -218,10 +218,10 @@ class _Compilation:
 
     def _whole(self) -> Compiled:
         taken = self._kinds
-        answers = [f"{sql} AS {_quoted(name)}" for name, (_, sql) in taken.items()]
+        answers = [f"{sql} AS {quote_identifier(name)}" for name, (_, sql) in taken.items()]
         conditions = [name for name in self._names() if name not in self._computed]
-        answers += [_quoted(name) for name in conditions]
-        failures = [_quoted(failed(name)) for name in (*taken, *conditions)]
+        answers += [quote_identifier(name) for name in conditions]
+        failures = [quote_identifier(failed(name)) for name in (*taken, *conditions)]
         computed, tried = self._steps.queries()
         reads = [column.name for column in self._program.reads]
         inputs = tuple(name for name in reads if name in self._steps.columns)

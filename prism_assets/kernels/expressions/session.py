@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, SettingsError, WorkerUnavailable
 from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.domain.sql_quoting import quote_identifier
 from prism_assets.domain.text import counted
 from prism_assets.kernels.expressions.macros import MACROS, variables
 from prism_assets.kernels.expressions.memory import RETURNS_MEMORY, ROOM, confined, regain
@@ -254,7 +255,7 @@ class _Prepared:
     def __init__(self, query: str, schema: pa.Schema, variables: _Variables) -> None:
         self.connection = connect()
         for name, value in variables:
-            self.connection.execute(f'SET VARIABLE "{name}" = ?', [value])
+            self.connection.execute(f"SET VARIABLE {quote_identifier(name)} = ?", [value])
         self._query = query
         self._block = _Block(schema)
         self.connection.register(ROWS, self._block)
