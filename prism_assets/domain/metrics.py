@@ -6,7 +6,7 @@ the checks and findings of docs/operate.md, and short fixed lists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,8 +60,17 @@ class Distribution:
 
 Measured = Sample | Distribution
 
+
+def group_by_name(measured: Iterable[Measured]) -> dict[str, list[Measured]]:
+    """Returns the values of each metric that has some."""
+    found: dict[str, list[Measured]] = {}
+    for item in measured:
+        found.setdefault(item.name, []).append(item)
+    return found
+
+
 MOST_TABLES = 1_000
-"""The exporter has metrics of so many tables, the first by name. `prism_exporter_tables_left_out` counts the others."""
+"""Tables with metrics of the exporter: the first by name. `prism_exporter_tables_left_out` counts the others."""
 LATENCY_BOUNDS = (1, 2, 5, 10, 30, 60, 120, 300, 900, 3_600)
 """The bounds of `prism_table_latency_seconds`, in seconds."""
 WORKER_STEPS = ("beat", "intake", "upkeep", "convert")

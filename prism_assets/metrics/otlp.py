@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.metrics import METRICS, Kind, Measured, Metric, Sample, Source
+from prism_assets.domain.metrics import METRICS, Kind, Measured, Metric, Sample, Source, group_by_name
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
@@ -52,7 +52,7 @@ def pushed(source: Source, samples: Callable[[], Iterable[Measured]]) -> Iterato
     _refuse_other_protocols(os.environ)
     os.environ.setdefault("OTEL_SERVICE_NAME", source.value.replace(" ", "-"))
     provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
-    _register(provider.get_meter("prism_assets"), source, _Values(samples))
+    _register(provider.get_meter("prism_assets"), source, _SharedReading(samples))
     try:
         yield
     finally:
@@ -67,7 +67,7 @@ def _refuse_other_protocols(environment: Mapping[str, str]) -> None:
         )
 
 
-def _register(meter: Any, source: Source, values: _Values) -> None:
+def _register(meter: Any, source: Source, values: _SharedReading) -> None:
     """Registers an instrument for each counter and gauge of the source. Of a histogram, sum and count are counters."""
     for metric in METRICS:
         if metric.source is not source:
@@ -84,7 +84,7 @@ def _register(meter: Any, source: Source, values: _Values) -> None:
             meter.create_observable_gauge(metric.name, [callback], description=metric.help)
 
 
-def _reader(metric: Metric, name: str, values: _Values) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _reader(metric: Metric, name: str, values: _SharedReading) -> Callable[[CallbackOptions], Iterable[Observation]]:
     """Returns the callback of one instrument."""
     from opentelemetry.metrics import Observation
 
@@ -101,19 +101,17 @@ def _value(item: Measured, name: str) -> float:
     return item.total if name.endswith("_sum") else sum(item.counts)
 
 
-class _Values:
-    """The metrics by name. All instruments of one export share a reading."""
+class _SharedReading:
+    """The metrics of one export. Each instrument asks for its own, and all share one call of `samples`."""
 
     def __init__(self, samples: Callable[[], Iterable[Measured]]) -> None:
         self._samples = samples
-        self._by_name: dict[str, list[Measured]] = {}
+        self._values: Mapping[str, Sequence[Measured]] = {}
         self._until = float("-inf")
 
     def of(self, name: str) -> Sequence[Measured]:
         """Returns the values of one metric."""
         if time.monotonic() > self._until:
-            self._by_name = {}
-            for item in self._samples():
-                self._by_name.setdefault(item.name, []).append(item)
+            self._values = group_by_name(self._samples())
             self._until = time.monotonic() + _SHARED_SECONDS
-        return self._by_name.get(name, ())
+        return self._values.get(name, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,7 +10,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from prism_assets.domain.metrics import BY_NAME, LATENCY_BOUNDS, Distribution, Kind, Measured, Metric, Sample
+from prism_assets.domain.metrics import (
+    BY_NAME,
+    LATENCY_BOUNDS,
+    Distribution,
+    Kind,
+    Measured,
+    Metric,
+    Sample,
+    group_by_name,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -18,23 +27,21 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def render(measured: Iterable[Measured]) -> str:
     """Returns the values as text, in the order of the registry. Metrics without a value are left out."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Values(list(measured)))
+    registry.register(_Values(group_by_name(measured)))
     return generate_latest(registry).decode()
 
 
 class _Values(Collector):
     """Gives the library the values, one family for each metric."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
-        self._by_name: dict[str, list[Measured]] = {}
-        for item in measured:
-            self._by_name.setdefault(item.name, []).append(item)
+    def __init__(self, values: Mapping[str, Sequence[Measured]]) -> None:
+        self._values = values
 
     def collect(self) -> Iterator[Family]:
         """Yields the families."""
         for name, metric in BY_NAME.items():
-            if name in self._by_name:
-                yield _family(metric, self._by_name[name])
+            if name in self._values:
+                yield _family(metric, self._values[name])
 
 
 def _family(metric: Metric, values: Sequence[Measured]) -> Family:

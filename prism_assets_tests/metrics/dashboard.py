@@ -20,7 +20,6 @@ class Panel:
     kind: str = "timeseries"
     unit: str = "short"
     width: int = 8
-    about: str = ""
 
 
 def _rate(name: str, *by: str, labels: str = _TABLES) -> str:
@@ -32,137 +31,93 @@ def _latency(share: float) -> str:
     return f"histogram_quantile({share}, {buckets})"
 
 
+def _stat(title: str, expression: str, legend: str = "") -> Panel:
+    return Panel(title=title, kind="stat", width=6, queries=[(expression, legend)])
+
+
+def _list(title: str, expression: str, legend: str) -> Panel:
+    return Panel(title=title, kind="table", width=12, queries=[(expression, legend)])
+
+
+def _graph(title: str, *queries: tuple[str, str], unit: str = "short") -> Panel:
+    return Panel(title=title, unit=unit, queries=queries)
+
+
+def _largest(title: str, expression: str, unit: str = "short") -> Panel:
+    """Returns a graph of the 20 tables with the largest values."""
+    return _graph(title, (f"topk(20, {expression})", "{{table}}"), unit=unit)
+
+
+def _rates(title: str, name: str, *by: str, unit: str = "short") -> Panel:
+    """Returns a graph of a counter's rate by labels."""
+    legend = " ".join(f"{{{{{label}}}}}" for label in by)
+    return _graph(title, (_rate(name, *by, labels=""), legend), unit=unit)
+
+
+_QUARANTINED = f"{_rate('prism_table_quarantined_lines_total', 'table')} / {_rate('prism_table_lines_total', 'table')}"
+
 ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
     (
         "Is everything well?",
         (
-            Panel(title="Failing checks", kind="stat", width=6, queries=[("sum(prism_check_failed)", "")]),
-            Panel(
-                title="Findings for a person",
-                kind="stat",
-                width=6,
-                queries=[('sum(prism_findings{acts="person"}) or vector(0)', "")],
-            ),
-            Panel(title="Live workers", kind="stat", width=6, queries=[("prism_workers", "{{state}}")]),
-            Panel(title="Exporter", kind="stat", width=6, queries=[("prism_exporter_up", "{{look}}")]),
-            Panel(
-                title="Which checks fail",
-                kind="table",
-                width=12,
-                queries=[(f"prism_check_failed{_TABLES} == 1", "{{table}} {{check}}")],
-            ),
-            Panel(
-                title="What waits for a person",
-                kind="table",
-                width=12,
-                queries=[('prism_findings{acts="person"}', "{{table}} {{kind}}")],
-            ),
+            _stat("Failing checks", "sum(prism_check_failed)"),
+            _stat("Findings for a person", 'sum(prism_findings{acts="person"}) or vector(0)'),
+            _stat("Live workers", "prism_workers", "{{state}}"),
+            _stat("Exporter", "prism_exporter_up", "{{look}}"),
+            _list("Which checks fail", f"prism_check_failed{_TABLES} == 1", "{{table}} {{check}}"),
+            _list("What waits for a person", 'prism_findings{acts="person"}', "{{table}} {{kind}}"),
         ),
     ),
     (
         "Are rows on time?",
         (
-            Panel(
-                title="Lag: age of the oldest object without rows",
+            _largest("Lag: age of the oldest object without rows", f"prism_table_lag_seconds{_TABLES}", unit="s"),
+            _largest(
+                "Freshness: time since the last rows",
+                f"time() - prism_table_last_rows_timestamp_seconds{_TABLES}",
                 unit="s",
-                queries=[(f"topk(20, prism_table_lag_seconds{_TABLES})", "{{table}}")],
             ),
-            Panel(
-                title="Freshness: time since the last rows",
-                unit="s",
-                queries=[(f"topk(20, time() - prism_table_last_rows_timestamp_seconds{_TABLES})", "{{table}}")],
-            ),
-            Panel(
-                title="From arrival to commit",
-                unit="s",
-                queries=[(_latency(0.5), "half"), (_latency(0.99), "99 of 100")],
-            ),
-            Panel(title="Pending objects", queries=[(f"topk(20, prism_table_pending_objects{_TABLES})", "{{table}}")]),
-            Panel(
-                title="Lag of topics",
-                unit="s",
-                queries=[(f"topk(20, prism_table_topic_lag_seconds{_TABLES})", "{{table}}")],
-            ),
-            Panel(
-                title="Share of quarantined lines",
-                unit="percentunit",
-                queries=[
-                    (
-                        f"{_rate('prism_table_quarantined_lines_total', 'table')} / "
-                        f"{_rate('prism_table_lines_total', 'table')} > 0",
-                        "{{table}}",
-                    )
-                ],
-            ),
+            _graph("From arrival to commit", (_latency(0.5), "half"), (_latency(0.99), "99 of 100"), unit="s"),
+            _largest("Pending objects", f"prism_table_pending_objects{_TABLES}"),
+            _largest("Lag of topics", f"prism_table_topic_lag_seconds{_TABLES}", unit="s"),
+            _graph("Share of quarantined lines", (f"{_QUARANTINED} > 0", "{{table}}"), unit="percentunit"),
         ),
     ),
     (
         "How much work?",
         (
-            Panel(
-                title="Rows a second",
-                queries=[(f"topk(20, {_rate('prism_table_rows_total', 'table')})", "{{table}}")],
+            _largest("Rows a second", _rate("prism_table_rows_total", "table")),
+            _largest("Bytes of objects a second", _rate("prism_table_object_bytes_total", "table"), unit="Bps"),
+            _largest("Bytes written by merges a second", _rate("prism_table_merged_bytes_total", "table"), unit="Bps"),
+            _graph(
+                "Merges",
+                *((f"sum(prism_table_merges_{state}{_TABLES})", state) for state in ("due", "running", "parked")),
             ),
-            Panel(
-                title="Bytes of objects a second",
-                unit="Bps",
-                queries=[(f"topk(20, {_rate('prism_table_object_bytes_total', 'table')})", "{{table}}")],
-            ),
-            Panel(
-                title="Bytes written by merges a second",
-                unit="Bps",
-                queries=[(f"topk(20, {_rate('prism_table_merged_bytes_total', 'table')})", "{{table}}")],
-            ),
-            Panel(
-                title="Merges",
-                queries=[
-                    (f"sum(prism_table_merges_{state}{_TABLES})", state) for state in ("due", "running", "parked")
-                ],
-            ),
-            Panel(
-                title="Ended batches and merges a second",
-                queries=[(_rate("prism_step_runs_total", "step", "outcome", labels=""), "{{step}} {{outcome}}")],
-            ),
-            Panel(
-                title="Batches and merges at work, in parallel",
-                queries=[(_rate("prism_step_seconds_total", "step", labels=""), "{{step}}")],
-            ),
+            _rates("Ended batches and merges a second", "prism_step_runs_total", "step", "outcome"),
+            _rates("Batches and merges at work, in parallel", "prism_step_seconds_total", "step"),
         ),
     ),
     (
         "Live workers",
         (
-            Panel(
-                title="Rows a second",
-                queries=[(_rate("prism_worker_rows_total", "instance", labels=""), "{{instance}}")],
-            ),
-            Panel(
-                title="Share of time in the parts of turns",
+            _rates("Rows a second", "prism_worker_rows_total", "instance"),
+            _rates(
+                "Share of time in the parts of turns",
+                "prism_worker_step_seconds_total",
+                "instance",
+                "step",
                 unit="percentunit",
-                queries=[
-                    (_rate("prism_worker_step_seconds_total", "instance", "step", labels=""), "{{instance}} {{step}}")
-                ],
             ),
-            Panel(
-                title="Calls to AWS a second",
-                queries=[(_rate("prism_requests_total", "service", "outcome", labels=""), "{{service}} {{outcome}}")],
-            ),
-            Panel(
-                title="Failed turns, lost leases, dead children",
-                queries=[
+            _rates("Calls to AWS a second", "prism_requests_total", "service", "outcome"),
+            _graph(
+                "Failed turns, lost leases, dead children",
+                *(
                     (f"sum(increase(prism_worker_{name}_total[$__rate_interval]))", name.replace("_", " "))
                     for name in ("failed_turns", "leases_lost", "lost_batches", "child_deaths")
-                ],
+                ),
             ),
-            Panel(
-                title="Time since the last good turn",
-                unit="s",
-                queries=[("prism_worker_silent_seconds", "{{instance}}")],
-            ),
-            Panel(
-                title="Messages of topics a second",
-                queries=[(_rate("prism_worker_spooled_messages_total", "instance", labels=""), "{{instance}}")],
-            ),
+            _graph("Time since the last good turn", ("prism_worker_silent_seconds", "{{instance}}"), unit="s"),
+            _rates("Messages of topics a second", "prism_worker_spooled_messages_total", "instance"),
         ),
     ),
 )
