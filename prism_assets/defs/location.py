@@ -13,6 +13,7 @@ from dagster import get_dagster_logger
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.tables.assets import assets_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.settings import LocationSettings, load
 from prism_assets.stages.apply.files import parse_table_files
@@ -34,7 +35,8 @@ class Location:
 
     def tables_of(self, stage: Stage, zone: str | None = None) -> tuple[TableDefinition, ...]:
         """Returns the tables with an asset of a stage, of all zones or of one."""
-        return tuple(table for table in self.tables if zone in (None, table.timezone) and _has(table, stage))
+        of_zone = (table for table in self.tables if zone in (None, table.timezone))
+        return tuple(table for table in of_zone if stage.value in assets_of(table))
 
     def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
         """Returns the tables by time zone. Tables of one zone share daily partitions."""
@@ -49,17 +51,6 @@ class Location:
     def limits(self) -> dict[str, CheckLimits]:
         """Returns the limits of checks by table."""
         return {str(table.name): table.limits for table in self.tables}
-
-
-def _has(table: TableDefinition, stage: Stage) -> bool:
-    """Whether a table has an asset of a stage. Records are folded and published; logs are streamed, merged and
-    published.
-    """
-    if stage is Stage.CATALOG:
-        return True
-    if stage is Stage.ICEBERG:
-        return table.iceberg is not None
-    return (stage is Stage.RECORDS) is (table.join is not None)
 
 
 def load_location() -> Location:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from prism_assets.domain.tables.assets import Asset, assets_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.findings.subject import Asset
 
 SHOWN = 5
 """Number of parts in a sentence. Further parts are counted."""
@@ -72,5 +72,5 @@ class Check:
     """Whether only tables that read topics of Kafka have the check."""
 
     def is_of(self, table: TableDefinition) -> bool:
-        """Whether a table has the check, among the tables with its asset."""
-        return not self.of_topics or table.reads_topics
+        """Whether a table has the check: its asset, and for checks of topics a topic."""
+        return self.asset in assets_of(table) and (table.reads_topics or not self.of_topics)

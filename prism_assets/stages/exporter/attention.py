@@ -10,7 +10,6 @@ from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.metrics import Sample
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.stages.checks.outcomes import Check
 from prism_assets.stages.checks.run import CHECKS, run_checks
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.registry import read_findings
@@ -38,18 +37,9 @@ def count_failed_checks(
 ) -> Iterator[Sample]:
     """Yields the outcome of every check that asks PostgreSQL alone, for each table that has it."""
     for check in CHECKS.values():
-        names = [str(table.name) for table in tables if _has(table, check)]
+        names = [str(table.name) for table in tables if check.is_of(table)]
         if check.asks_catalog or not names:
             continue
         severity = "error" if check.is_error else "warning"
         for outcome in run_checks(context, [check.name], now=now, names=names, limits=limits):
             yield Sample("prism_check_failed", 0 if outcome.passed else 1, (outcome.table, check.name, severity))
-
-
-def _has(table: TableDefinition, check: Check) -> bool:
-    """Whether a table has the asset of a check, and the check."""
-    if check.asset == "iceberg" and table.iceberg is None:
-        return False
-    if check.asset != "catalog" and check.asset != "iceberg" and (check.asset == "records") != (table.join is not None):
-        return False
-    return check.is_of(table)

@@ -8,6 +8,7 @@ from datetime import date, datetime
 
 from prism_assets.domain.days.lifecycle import Publish
 from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.tables.assets import Asset
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.columns import COLUMNS, REWRITES
@@ -26,7 +27,7 @@ from prism_assets.stages.findings.publications import COMPARISONS, DEFINITIONS
 from prism_assets.stages.findings.records import RECORDS
 from prism_assets.stages.findings.set_aside import SET_ASIDE
 from prism_assets.stages.findings.streams import STREAMS
-from prism_assets.stages.findings.subject import Asset, Look, Subject
+from prism_assets.stages.findings.subject import Look, Subject
 from prism_assets.stages.findings.topics import SKIPPED, TOPICS
 
 SUBJECTS: Sequence[Subject] = (

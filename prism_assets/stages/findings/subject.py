@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from sqlalchemy import Connection
 
@@ -14,6 +13,7 @@ from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.erasures.records import HeldErasure
 from prism_assets.domain.erasures.rules import Erasure
 from prism_assets.domain.findings import Finding
+from prism_assets.domain.tables.assets import Asset
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.erasures import erasure_records
 from prism_assets.metadata.erasures.erasures import load_erasures
@@ -24,9 +24,6 @@ from prism_assets.metadata.intake.backlog import StagingCounts
 from prism_assets.metadata.intake.stream_scans import ListedStream, load_listed
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.context import StageContext
-
-Asset = Literal["live", "merged", "records", "catalog", "iceberg"]
-"""The assets of a table. Each check belongs to one."""
 
 
 @dataclass(frozen=True, kw_only=True)
