@@ -1,6 +1,7 @@
-"""Statements on a database of the published design: tables, streams and columns of its loader, and its objects.
+"""Statements on a database of the published design. They only read.
 
-Names are those of https://github.com/cookpad/prism: the folder db/, and the statements in shared/. All only read.
+The folder db/ of https://github.com/cookpad/prism, and the statements in shared/, have the names of tables and columns.
+Tables named strload_* belong to the loader of the design.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from datetime import date
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.names import TableName
+from prism_assets.domain.tables.adopted import AdoptedColumn, AdoptedStream, AdoptedTable
 
 _NEEDED = ("prism_tables", "prism_partitions", "prism_small_objects", "prism_merge_ranges", "prism_staging_objects")
 _OF_LOADER = ("prism_tables_strload_streams", "strload_tables", "strload_streams", "strload_columns")
 
 
 def missing_tables(connection: Connection) -> list[str]:
-    """Returns the tables of the design, and of its loader, that the database lacks."""
+    """Returns the missing tables of the design and of its loader."""
     found = set(connection.execute(text(_TABLES), {"names": [*_NEEDED, *_OF_LOADER]}).scalars())
     return [name for name in (*_NEEDED, *_OF_LOADER) if name not in found]
 
@@ -29,48 +31,8 @@ WHERE table_name = ANY(:names) AND table_schema = ANY(current_schemas(false))
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdoptedStream:
-    """A stream of the loader: where its objects arrive."""
-
-    name: str
-    bucket: str
-    prefix: str
-    disabled: bool
-    discard: bool
-
-    @property
-    def url(self) -> str:
-        """The folder of the objects. The loader also names its folder `queue`, which holds none of them."""
-        return f"s3://{self.bucket}/{self.prefix.removesuffix('/').removesuffix('/queue')}/"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdoptedColumn:
-    """A column of the primary stream of a table."""
-
-    name: str
-    source_name: str | None
-    type: str
-    length: int | None
-    source_offset: str | None
-    zone_offset: str | None
-    is_partition_source: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdoptedTable:
-    """A table with its streams and columns."""
-
-    table_id: int
-    name: TableName
-    merge_interval: int
-    streams: tuple[AdoptedStream, ...]
-    columns: tuple[AdoptedColumn, ...]
-
-
 def load_tables(connection: Connection) -> list[AdoptedTable]:
-    """Returns all tables, by name. The columns are those of the initialized stream with the least number."""
+    """Returns all tables by name, each with the columns of its first initialized stream."""
     rows = connection.execute(text(_ADOPTED)).all()
     return [
         AdoptedTable(
@@ -117,7 +79,7 @@ WHERE c.stream_id = (SELECT min(s.stream_id) FROM prism_tables_strload_streams m
 ORDER BY c.column_id
 """
 
-# Objects below the folders of a table's streams. A line that cannot be read leaves no trace in this design.
+# Objects below the folders of a table's streams. The design records no unreadable lines, so objects count as a whole.
 WITHOUT_ROWS = """
 SELECT m.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS found,
     format('s3://%s/%s', min(o.bucket_name), min(o.object_key)) AS example
@@ -132,7 +94,7 @@ GROUP BY m.prism_table_id ORDER BY 1
 
 
 def count_unknown(connection: Connection) -> int:
-    """Counts the objects that the design could give to no stream."""
+    """Counts the objects without a stream."""
     if connection.execute(text("SELECT to_regclass('prism_unknown_staging_objects') IS NULL")).scalar_one():
         return 0
     return int(connection.execute(text("SELECT count(*) FROM prism_unknown_staging_objects")).scalar_one())
@@ -172,10 +134,11 @@ class AdoptedRange:
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptedObject:
-    """A small object. Its key has the number of its staging object."""
+    """A small object."""
 
     object_id: int
     staging_object_id: int
+    """The number in the key."""
     delayed: bool
     content_length: int
 

@@ -1,1 +1,1 @@
-"""Adopt: looks at an installation of the published design, and drafts its tables. Changes nothing there."""
+"""Adopt: audits an installation of the published design, and drafts table files. Changes nothing there."""

@@ -1,4 +1,4 @@
-"""Compares an installation of the published design with itself and with its objects."""
+"""Audits an installation of the published design: its database against its rules and its objects."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.files.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.findings import Finding
 from prism_assets.domain.names import TableName
+from prism_assets.domain.tables.adopted import AdoptedTable
 from prism_assets.domain.text import counted
 from prism_assets.metadata import invariants, published_design
 from prism_assets.metadata.database import Database
-from prism_assets.metadata.published_design import AdoptedDay, AdoptedTable
+from prism_assets.metadata.published_design import AdoptedDay
 from prism_assets.stages.adopt.manifests import compare_manifest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.invariants import Rule, find_violations
@@ -47,7 +48,7 @@ class AuditReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """An installation of the published design: its database, and the place of its lake."""
+    """An installation of the published design."""
 
     database: Database
     bucket: str
@@ -106,10 +107,10 @@ def _unknown(count: int) -> Finding:
 
 
 def _expected(database: Database, keys: TableKeys, day: AdoptedDay) -> dict[str, int]:
-    """Returns keys and lengths of the objects that have the readable rows of a day.
+    """Returns the keys and lengths of the readable objects of a day.
 
-    A switched day is read from merged objects, and from small ones above the last of these. The small objects below it
-    may be deleted already.
+    Readers of a switched day read its merged objects, and the small objects above the last merged one. Small objects
+    below may be deleted already.
     """
     with database.repeatable_read() as connection:
         ranges = published_design.load_ranges(connection, day.partition_id) if day.switched else []

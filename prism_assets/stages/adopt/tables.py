@@ -8,15 +8,14 @@ from datetime import date
 from pathlib import Path
 
 from prism_assets.domain.errors import DefinitionError, WrongUse
-from prism_assets.domain.tables.adopted import AdoptedFile, ColumnToAdopt, StreamToAdopt, adopt_table
+from prism_assets.domain.tables.adopted import draft_adopted
 from prism_assets.domain.tables.file import parse_table_file
-from prism_assets.metadata.published_design import AdoptedTable
 from prism_assets.stages.adopt.audit import Installation
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenFile:
-    """A written table file, and what a person should look at."""
+    """A written table file, with notes for a person."""
 
     table: str
     path: str
@@ -30,38 +29,18 @@ def write_tables(
 
     Files are parsed as apply parses them. Their problems are among the notes.
     """
-    drafts = [(table, _draft(table, since)) for table in old.load(names)]
-    paths = {str(draft.name): folder / draft.name.schema / f"{draft.name.table}.yaml" for _, draft in drafts}
+    drafts = [draft_adopted(table, since) for table in old.load(names)]
+    paths = {str(draft.name): folder / draft.name.schema / f"{draft.name.table}.yaml" for draft in drafts}
     if existing := sorted(str(path) for path in paths.values() if path.exists()):
         raise WrongUse(f"{', '.join(existing)} exists, and nothing was written: name another folder")
     written = []
-    for _, draft in drafts:
+    for draft in drafts:
         path = paths[str(draft.name)]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(draft.text, encoding="utf-8")
         notes = (*draft.notes, *_problems(draft.text, str(path)))
         written.append(WrittenFile(table=str(draft.name), path=str(path), notes=notes))
     return written
-
-
-def _draft(table: AdoptedTable, since: date | None) -> AdoptedFile:
-    streams = [
-        StreamToAdopt(name=item.name, url=item.url, enabled=not item.disabled, discard=item.discard)
-        for item in table.streams
-    ]
-    columns = [
-        ColumnToAdopt(
-            name=item.name,
-            source=item.source_name or item.name,
-            type=item.type,
-            length=item.length,
-            source_offset=item.source_offset,
-            zone_offset=item.zone_offset,
-            is_partition_source=item.is_partition_source,
-        )
-        for item in table.columns
-    ]
-    return adopt_table(table.name, table.merge_interval, streams, columns, since)
 
 
 def _problems(text: str, path: str) -> tuple[str, ...]:
