@@ -1,4 +1,4 @@
-"""Settings that a Dagster project gives in the defs.yaml of its lake. A process has one lake, and so one set of them.
+"""Settings from the defs.yaml of a Dagster project. A process has one lake, and so one set of settings.
 
 Dagster loads a component before any run or tick, in the code server and in the process of each run. Runs and ticks read
 the settings later, as in every other installation.

@@ -25,7 +25,7 @@ def exporter(
 ) -> None:
     """Serves metrics of all tables to Prometheus, until SIGTERM: lag, rows, merges, findings, failed checks.
 
-    It reads PostgreSQL, and nothing else but the table files, for their limits. One exporter is enough for a lake.
+    Reads PostgreSQL, and the table files for their limits. One exporter is enough for a lake.
     """
     from prism_assets.cli.health import HealthServer, read_place
     from prism_assets.metrics.otlp import pushed

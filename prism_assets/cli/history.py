@@ -1,4 +1,4 @@
-"""`prism history`: brings in old objects of a table beside the objects of today."""
+"""`prism history`: brings old objects into a table, after the objects of today."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines that long-running commands print, for the log of a service manager."""
+"""Log lines of long-running commands, for a service manager."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prism_assets.settings import LogSettings, load
 
 
 def open_log(service: str) -> Callable[[str], None]:
-    """Returns the function that prints one line with its time. With PRISM_LOG_FORMAT=json all lines are JSON.
+    """Returns a function for one line of the log, printed with the time. With PRISM_LOG_FORMAT=json all lines are JSON.
 
     Raises SettingsError for another format.
     """

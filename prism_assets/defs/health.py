@@ -1,7 +1,7 @@
-"""The health of one table: the state of its days, its rows, its checks, and everything that waits for somebody.
+"""The health of one table: its days, rows, checks and findings.
 
-The sensor `table_health` reports it on the table's own asset, `prism/<schema>.<table>`, and the check `healthy` there
-makes it anew for people.
+The sensor `table_health` reports the health on the table's own asset, `prism/<schema>.<table>`. The check `healthy` of
+this asset answers a person at once.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class Health:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Failed checks, and findings that stay until a person acts."""
+        """Failed checks, and findings for a person."""
         failed = [f"{item.check}: {item.sentence}" for item in self.checks if not item.passed]
         return (*failed, *(_line(item) for item in self._findings if item.needs_a_person))
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing waits for a person."""
+        """Whether all checks pass and no finding waits for a person."""
         return not self.problems
 
     @property
     def sentence(self) -> str:
-        """The answer to the question whether the table is healthy."""
+        """The first problem, or a summary of checks and days."""
         days = ", ".join(f"{count} {state}" for state, count in sorted(self._states.items()))
         if self.is_healthy:
             return f"all {counted(len(self.checks), 'check')} pass; days: {days or 'none yet'}"
@@ -78,7 +78,7 @@ class Health:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Facts for the table's page. Dagster plots the numbers over time."""
+        """Metadata for the table's page. Dagster plots numbers over time."""
         days = sorted(self.status.partitions, key=lambda day: day.date)
         arrivals = [day.last_arrival for day in days if day.last_arrival]
         waits = [_line(item) for item in self._findings]
@@ -101,12 +101,12 @@ class Health:
 
     @property
     def signal(self) -> str:
-        """A text that changes when the table becomes healthy or unhealthy, or one of its days changes its state."""
+        """Changes with the health of the table, and with the state of a day."""
         return str((self.is_healthy, sorted((str(day.date), day.state) for day in self.status.partitions)))
 
     @property
     def mark(self) -> str:
-        """A text that changes with all facts that people look for, such as each new row."""
+        """Changes with rows, merged objects and findings, too."""
         figures = [(str(day.date), day.state, day.rows, day.merged_objects) for day in self.status.partitions]
         return str((self.is_healthy, sorted(figures), sorted(map(_line, self._findings))))
 
@@ -120,7 +120,7 @@ class Health:
 
 
 def read_health(context: StageContext, location: Location, names: Collection[str], now: datetime) -> list[Health]:
-    """Returns the health of tables, sorted by name. Asks no catalog: `table_checks` does, in turn."""
+    """Returns the health of tables, sorted by name. The checks of catalogs are left out: `table_checks` runs them."""
     tables = context.choose_tables(names)
     found: dict[str, list[CheckOutcome]] = {str(table.name): [] for table in tables}
     for stage in Stage:

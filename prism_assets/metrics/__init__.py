@@ -1,1 +1,1 @@
-"""Ways of metrics to those who watch: the text format of Prometheus, and OTLP."""
+"""Formats of metrics: the text of Prometheus, and OTLP."""

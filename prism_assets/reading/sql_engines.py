@@ -1,4 +1,4 @@
-"""SQL engines outside of prism that read the tables: the database of each, and the statements that make it known."""
+"""SQL engines outside of prism: databases of the tables in their catalogs, and statements for Redshift and Athena."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets.settings import SYMLINK_SUFFIX, IcebergSettings, ReaderSetting
 
 
 class SqlEngine(str, Enum):
-    """A kind of engine, by the catalog that it reads."""
+    """A kind of engine, named after a reader of its catalog."""
 
     REDSHIFT = "redshift"
     """Glue with manifests."""
@@ -23,7 +23,7 @@ class SqlEngine(str, Enum):
     """The Iceberg catalog."""
 
 
-_ABSENT = {
+_WHY_ABSENT = {
     SqlEngine.REDSHIFT: "is retired",
     SqlEngine.ATHENA: "has no `symlink: true`, so Athena does not see it",
     SqlEngine.ICEBERG: "has no `iceberg: true`, so its catalog lacks it",
@@ -45,19 +45,19 @@ def database_of(engine: SqlEngine, schema: str, settings: ReaderSettings, iceber
 def choose_shown(
     engine: SqlEngine, tables: Sequence[TableDefinition], names: Sequence[str] | None
 ) -> dict[str, list[TableDefinition]]:
-    """Returns the tables that an engine sees, by schema. Raises WrongUse for a named table that it does not see."""
+    """Returns the tables in an engine's catalog by schema. Raises WrongUse for a named table outside the catalog."""
     known = {str(table.name): table for table in tables}
     for name in names or ():
         if name not in known:
             raise WrongUse(f"there is no table file of {name}{did_you_mean(name, known)}")
         if not _sees(engine, known[name]):
-            raise WrongUse(f"{name} {_ABSENT[engine]}")
+            raise WrongUse(f"{name} {_WHY_ABSENT[engine]}")
     found: dict[str, list[TableDefinition]] = {}
     for name in sorted(names or known):
         if _sees(engine, known[name]):
             found.setdefault(known[name].name.schema, []).append(known[name])
     if not found:
-        raise WrongUse(f"no table file fits: each {_ABSENT[engine]}" if known else "there is no table file")
+        raise WrongUse(f"no table file fits: each {_WHY_ABSENT[engine]}" if known else "there is no table file")
     return found
 
 
@@ -76,7 +76,7 @@ def _sees(engine: SqlEngine, table: TableDefinition) -> bool:
 def external_schemas(
     schemas: Iterable[str], settings: ReaderSettings, iceberg: IcebergSettings, role: str | None
 ) -> Iterator[str]:
-    """Yields Redshift's statements, one for each schema. Glue has the tables, and new ones appear by themselves."""
+    """Yields one statement of Redshift for each schema. Later tables need none, because Redshift finds them in Glue."""
     for schema in schemas:
         database = database_of(SqlEngine.REDSHIFT, schema, settings, iceberg)
         yield (
@@ -89,10 +89,10 @@ def external_schemas(
 def views(
     tables: dict[str, list[TableDefinition]], settings: ReaderSettings, iceberg: IcebergSettings, into: str
 ) -> Iterator[str]:
-    """Yields Athena's statements: a database with a view of each table, by the table's own name.
+    """Yields Athena's statements: a database with a view of each table, under the table's own name.
 
-    Athena reads the tables without them. Views hide the names of databases, and keep their columns when a table gets
-    more.
+    Athena also reads the tables without views. Views hide the names of databases. A view keeps its columns when the
+    table gets more.
     """
     for schema, shown in tables.items():
         target = into.replace("{schema}", schema)

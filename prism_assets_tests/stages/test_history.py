@@ -1,4 +1,4 @@
-"""Old objects of a table come in behind all others, day by day, and their days close once everything is in."""
+"""Old objects of a table come in after all other objects, day by day, and their days close once everything is in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of a table's own asset, which a person may run at any time."""
+"""The check `healthy` of a table's own asset. A person may run the check at any time."""
 
 # Dagster reads the annotations of checks, so this module does not postpone them.
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from prism_assets.defs.keys import table_key, table_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 
-_ABOUT = "Nothing waits for a person: all checks of the table pass, and no finding of its days or of the table stays."
+_ABOUT = "All checks of the table pass, and no finding of the table or of one of its days waits for a person."
 
 
 def build_table_check(location: Location) -> list[AssetChecksDefinition]:

@@ -1,6 +1,6 @@
-"""Messages to people about tables: failed checks, and findings that wait for a person. Part of `table_checks`.
+"""Alerts on failed checks, and on findings that wait for a person. The sensor `table_checks` sends them.
 
-One message a tick names what is new, what ended, and once a day what is still so.
+One message a tick names new and ended problems, and repeats each lasting problem once a day.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from prism_assets.stages.findings.registry import read_findings
 
 _AGAIN = timedelta(days=1)
 _MOST_KEYS = 1_000
-"""The cursor stays small. Further ones are told once the first have ended."""
+"""Problems in the cursor. Further problems are sent after some of these have ended."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """What people know now, and a part of the tick's sentence."""
+class SentAlerts:
+    """The alerts of a tick."""
 
     alerted: Mapping[str, datetime]
+    """The time of the last message by problem, for the cursor."""
     sentence: str = ""
+    """A part of the tick's sentence."""
 
 
 def send_due(
@@ -40,20 +42,20 @@ def send_due(
     outcomes: Collection[CheckOutcome],
     tables: Collection[str],
     now: datetime,
-) -> Sent:
-    """Sends one message, if there is anything to say. After a failure the next tick tries again."""
+) -> SentAlerts:
+    """Sends one message about new, ended and lasting problems. After a failure the next tick sends the message."""
     before = reported.alerted
     try:
         present = {**_failed_checks(reported, outcomes), **_findings(stages, tables, now)}
     except TransientError as error:
         context.log.warning(f"findings were not read: {error}")
-        return Sent(before)
+        return SentAlerts(before)
     present = dict(sorted(present.items())[:_MOST_KEYS])
     new = [key for key in present if key not in before]
     again = [key for key, time in before.items() if key in present and not timedelta(0) <= now - time < _AGAIN]
     cleared = [key for key in before if key not in present]
     if not (new or again or cleared):
-        return Sent(before)
+        return SentAlerts(before)
     secrets = secret_values()
     said = {key: redact(present[key], secrets) for key in (*new, *again)}
     alert = write_attention([said[key] for key in new], [said[key] for key in again], cleared)
@@ -62,13 +64,14 @@ def send_due(
         sender.send(alert)
     except AlertNotSent as error:
         context.log.error(f"{error}\n{alert.text}")
-        return Sent(before, f"; {error}; the next tick tries again")
-    told = dict.fromkeys((*new, *again), now)
-    return Sent({key: told.get(key) or before[key] for key in present}, f"; told by {sender.name}: {alert.subject}")
+        return SentAlerts(before, f"; {error}; the next tick tries again")
+    sent = dict.fromkeys((*new, *again), now)
+    alerted = {key: sent.get(key) or before[key] for key in present}
+    return SentAlerts(alerted, f"; told by {sender.name}: {alert.subject}")
 
 
 def _failed_checks(reported: Reported, outcomes: Collection[CheckOutcome]) -> dict[str, str]:
-    """Returns the failed checks with their sentences. A check that was not run in this tick has none."""
+    """Returns the failed checks with their sentences. Checks of former ticks have no sentence."""
     sentences = {(item.table, item.check): item.sentence for item in outcomes}
     return {
         f"{table}: check {check}": f"{table}: check {check}: {sentences.get((table, check), 'it fails')}"
@@ -77,7 +80,7 @@ def _failed_checks(reported: Reported, outcomes: Collection[CheckOutcome]) -> di
 
 
 def _findings(stages: StageContext, tables: Collection[str], now: datetime) -> dict[str, str]:
-    """Returns the findings that wait for a person, except those of tables elsewhere. One a table, day and kind."""
+    """Returns the findings for a person of these tables and of the whole lake, one for each table, day and kind."""
     found = read_findings(stages, None, now=now)
     return {
         " ".join(str(part) for part in (item.table or "all tables", item.date, item.kind) if part): str(item)

@@ -1,7 +1,7 @@
 """table_health: reports the health of each table on the table's own asset.
 
-A report is an event without a run, so pruning never removes it. Therefore a table is reported when it becomes healthy
-or unhealthy, or a day changes its state, and otherwise once an hour if its rows changed.
+A report is an event without a run, and pruning keeps such events for ever. Therefore the sensor reports a table when
+its health or the state of a day changes, and otherwise once an hour if its rows changed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
 _TABLES = 50
+"""Most tables of a tick."""
 _GROUP = 5
+"""Tables of one read."""
 _ENOUGH_SECONDS = 1.0
-"""After these no further group is read: ticks of all sensors share a process."""
+"""A tick begins no further group after this time, because ticks of all sensors share a process."""
 _PACE = timedelta(hours=1)
+"""Time between two reports while only rows change."""
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Report:
     """The last report of one table."""
 
     time: datetime
@@ -37,13 +40,13 @@ class _Told:
     mark: str
 
     @classmethod
-    def of(cls, health: Health, now: datetime) -> _Told:
-        """Returns the report that is made now."""
+    def of(cls, health: Health, now: datetime) -> _Report:
+        """Returns a report of the current health."""
         return cls(now, _digest(health.signal), _digest(health.mark))
 
     def is_due(self, health: Health, now: datetime) -> bool:
-        """Whether there is news. A report from the future came from a wrong clock."""
-        current = _Told.of(health, now)
+        """Whether a new report is due. A report from the future came from a wrong clock."""
+        current = _Report.of(health, now)
         if current.signal != self.signal:
             return True
         return current.mark != self.mark and not timedelta(0) <= now - self.time < _PACE
@@ -51,38 +54,40 @@ class _Told:
 
 @dataclass(frozen=True)
 class _Cursor:
-    """The last report of each table, and the table read last."""
+    """The state of the sensor."""
 
-    told: Mapping[str, _Told]
+    reports: Mapping[str, _Report]
+    """The last report of each table."""
     after: str = ""
+    """The table read last."""
 
     @classmethod
     def read(cls, cursor: str | None) -> _Cursor:
         """Reads a cursor. One of another form counts as empty, so everything is reported again."""
         try:
             document = json.loads(cursor or "{}")
-            told = {
-                name: _Told(datetime.fromisoformat(time), signal, mark)
-                for name, (time, signal, mark) in document["told"].items()
+            reports = {
+                name: _Report(datetime.fromisoformat(time), signal, mark)
+                for name, (time, signal, mark) in document["reports"].items()
             }
-            return cls(told, document["after"])
+            return cls(reports, document["after"])
         except (ValueError, TypeError, KeyError, AttributeError):
             return cls({})
 
     def write(self) -> str:
         """Returns the cursor."""
-        told = {name: [item.time.isoformat(), item.signal, item.mark] for name, item in self.told.items()}
-        return json.dumps({"told": told, "after": self.after})
+        reports = {name: [item.time.isoformat(), item.signal, item.mark] for name, item in self.reports.items()}
+        return json.dumps({"reports": reports, "after": self.after})
 
 
 def table_health(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Reports the health of each table: the state of its days, its rows and checks, and what waits for a person."""
+    """Reports the health of each table: days, rows, checks and findings."""
     now = datetime.now(timezone.utc)
     names = sorted({str(table.name) for table in stages.choose_tables(None)} & set(location.names()))
     before = _Cursor.read(context.cursor)
-    cursor = replace(before, told={name: item for name, item in before.told.items() if name in names})
+    cursor = replace(before, reports={name: item for name, item in before.reports.items() if name in names})
     seen: list[Health] = []
     enough = Deadline.after(_ENOUGH_SECONDS)
     for group in _groups(names, cursor.after):
@@ -90,17 +95,17 @@ def table_health(
             break
         seen += read_health(stages, location, group, now)
         cursor = replace(cursor, after=group[-1])
-    due = [item for item in seen if item.table not in cursor.told or cursor.told[item.table].is_due(item, now)]
-    told = {**cursor.told, **{item.table: _Told.of(item, now) for item in due}}
+    due = [item for item in seen if item.table not in cursor.reports or cursor.reports[item.table].is_due(item, now)]
+    reports = {**cursor.reports, **{item.table: _Report.of(item, now) for item in due}}
     return SensorResult(
         asset_events=[event for item in due for event in _events(item)],
         skip_reason=SkipReason(_sentence(seen, due, len(names))),
-        cursor=replace(cursor, told=told).write(),
+        cursor=replace(cursor, reports=reports).write(),
     )
 
 
 def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
-    """Yields the tables of this tick, a few at a time. They take turns."""
+    """Yields the tables of this tick in groups. A tick begins after the last table of the former tick."""
     turn = [*(name for name in names if name > after), *(name for name in names if name <= after)][:_TABLES]
     for start in range(0, len(turn), _GROUP):
         yield turn[start : start + _GROUP]

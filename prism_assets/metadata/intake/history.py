@@ -1,7 +1,7 @@
-"""Statements on the history of tables: old objects that `prism history` registers and converts behind all others.
+"""Statements on the history of tables: old objects for `prism history`.
 
-Such an object has the state `history` until a batch of `prism history` claims it. No other batch sees it before. Begun,
-it is like any other object, whatever becomes of its batch.
+An old object has the state `history` until a batch of `prism history` claims the object. No other batch claims objects
+in this state. A claimed object is an ordinary one: if its batch dies, Stream converts it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Registered:
 
     new: int
     set_back: int
-    """Objects that waited for a batch of Stream, and now wait for `prism history`."""
+    """Objects that waited for Stream, and wait for a history now."""
 
 
 def register(
     connection: Connection, stream_id: int, table_id: int, objects: Sequence[DatedObject], now: datetime
 ) -> Registered:
-    """Registers old objects of a stream. Other objects, begun or done, stay as they are. Repeats change nothing.
+    """Registers old objects of a stream. Begun and finished objects stay as they are. Repeats change nothing.
 
     Registers nothing for a stream that its table alone no longer reads. Shares the lock of the stream's row, like
     discovery, in a statement before the others: these see what an apply changed meanwhile. Objects that wait for their
@@ -237,7 +237,7 @@ WHERE o.prism_table_id = :table AND o.state = 'history' AND o.history_date IS NO
 
 
 def forget_waiting(connection: Connection, table_id: int) -> int:
-    """Deletes the rows of a table's history that no batch has claimed. Returns how many. Locks them."""
+    """Deletes and counts the unclaimed rows of a table's history. Locks the rows."""
     return connection.execute(text(_FORGET), {"table": table_id}).rowcount
 
 

@@ -14,18 +14,18 @@ from prism_assets.metadata.intake.claims import NOT_BEGUN
 
 @dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """Objects of a table without rows. Unclaimed objects of stopped streams are left out: a person stopped these."""
+    """Unconverted objects of a table, without unclaimed objects of stopped streams."""
 
     table_id: int
     pending: int
     pending_bytes: int
     claimed: int
     oldest_seconds: float
-    """The age of the oldest one that is no part of a history: objects of a history are as old as they are."""
+    """The age of the oldest object outside of a history."""
 
 
 def count_unfinished_by_age(connection: Connection, table_ids: Collection[int]) -> list[Unfinished]:
-    """Returns the counts of tables with unfinished objects. Reads the rows of these objects, as a backlog has them."""
+    """Returns the counts of tables with unfinished objects. Reads one row for each of these objects."""
     return [Unfinished(**row._mapping) for row in connection.execute(text(_UNFINISHED), {"tables": list(table_ids)})]
 
 
@@ -66,7 +66,7 @@ class LastRows:
 
 
 def last_rows(connection: Connection, table_ids: Collection[int]) -> list[LastRows]:
-    """Returns the last conversion with rows, by table. Records of a join table have the one of their log.
+    """Returns the last conversion with rows, by table. A join table has that of its log.
 
     Objects of a history do not count: they would hide the lack of new ones. Reads at most the last thousand conversions
     of a table. If none of them had rows, the time of the first of them is an upper bound.
@@ -108,7 +108,7 @@ class Conversions:
     quarantined: int
     filtered: int
     seconds: float
-    """The sum of times from arrival to commit, of objects that are no part of a history."""
+    """The sum of times from arrival to commit, of objects outside of a history."""
     within: tuple[int, ...]
     """Objects with a time up to each bound and above the former one, and last those above all bounds."""
 
@@ -184,7 +184,7 @@ SELECT count(*) FILTER (WHERE NOT is_silent) AS alive, count(*) FILTER (WHERE is
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A moment, and ids of rows below which nothing ends after it."""
+    """A moment, with lower bounds for the ids of later batches and merges."""
 
     time: datetime
     batch_id: int
@@ -194,9 +194,9 @@ class Mark:
 
 
 def mark_now(connection: Connection) -> Mark:
-    """Returns the present. Batches and ended merges have no index on times, so ids bound the search for the newest.
+    """Returns the present. Ids bound the later searches, because batches and ended merges have no index on times.
 
-    Ids become visible out of order, by a few.
+    A margin of 100 ids covers rows that become visible out of order.
     """
     return Mark(**connection.execute(text(_MARK)).one()._mapping)
 

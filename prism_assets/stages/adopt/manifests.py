@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
 from prism_assets.domain.files.keys import MergedObjectKey, TableKeys
 from prism_assets.domain.findings import Finding
+from prism_assets.domain.tables.adopted import AdoptedTable
 from prism_assets.domain.text import counted
-from prism_assets.metadata.published_design import AdoptedDay, AdoptedTable
+from prism_assets.metadata.published_design import AdoptedDay
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
 from prism_assets.stages.context import StageContext
 

@@ -1,1 +1,1 @@
-"""Metrics of the whole lake, from PostgreSQL alone: what tables wait for, what was done, what needs a person."""
+"""Metrics of the whole lake, from PostgreSQL alone: waiting and finished work, findings and checks."""

@@ -1,4 +1,4 @@
-"""Findings and failed checks, as metrics. Their statements take longer, so they run once a minute."""
+"""Findings and failed checks, as metrics. Read once a minute, because their statements take longer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.registry import read_findings
 
 ADVICE = "advice"
-"""The value of `acts` for findings that no command names at its end."""
+"""The value of `acts` for findings that a person may end, and need not."""
 
 
 def count_findings(context: StageContext, names: Collection[str], now: datetime) -> Iterator[Sample]:
-    """Yields the number of findings by table, kind, and who ends them. Findings of all tables have an empty table."""
+    """Yields the number of findings by table, kind and `acts`. Findings of the whole lake have an empty table."""
     found = read_findings(context, None, now=now)
     counts = Counter(
         ((item.table or ""), item.kind, _acts(item)) for item in found if item.table is None or item.table in names
@@ -35,7 +35,7 @@ def _acts(item: Finding) -> str:
 def count_failed_checks(
     context: StageContext, tables: Sequence[TableDefinition], limits: Mapping[str, CheckLimits], now: datetime
 ) -> Iterator[Sample]:
-    """Yields the outcome of every check that asks PostgreSQL alone, for each table that has it."""
+    """Yields the outcomes of each table's checks, except checks of the catalog. A failure is 1."""
     for check in CHECKS.values():
         names = [str(table.name) for table in tables if check.is_of(table)]
         if check.asks_catalog or not names:

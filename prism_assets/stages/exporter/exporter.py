@@ -1,7 +1,7 @@
-"""The exporter: looks at PostgreSQL again and again, and keeps the last answers for `/metrics`.
+"""The exporter: looks at PostgreSQL in turns, and keeps the last answers in memory for `/metrics`.
 
-Scrapes read memory, so that neither many scrapers nor a slow database make anybody wait. Of two looks, the short one
-reads the present and the work done, and the long one findings and checks.
+Scrapes read memory, so a slow database delays no scraper, and many scrapers cost the database nothing. The look
+`tables` reads waiting and finished work. The look `attention` reads findings and checks, less often.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from prism_assets.stages.installation import check_place
 _LOG = logging.getLogger(__name__)
 LOOK_SECONDS, ATTENTION_SECONDS = 10.0, 60.0
 _KEPT_SECONDS = 600.0
-"""After failed looks the last answers stay for this time. An alert then neither clears nor fires by the failure."""
+"""After failed looks the last answers stay for this time, so that a failure neither clears nor fires an alert."""
 _LIVE_SECONDS = 300.0
+"""Without a look for this time the process counts as hanging."""
 
 LookName = Literal["tables", "attention"]
 
@@ -45,7 +46,7 @@ class _Answer:
 
 
 class Exporter:
-    """The loop runs in one thread; `samples` and the reasons are read by others."""
+    """The loop runs in one thread. Other threads read `samples` and the reasons."""
 
     def __init__(
         self, context: StageContext, *, clock: Callable[[], datetime], tell: Callable[[str], None] = lambda _text: None
@@ -59,7 +60,7 @@ class Exporter:
         self._beat = time.monotonic()
 
     def run(self, stopping: threading.Event) -> None:
-        """Looks until `stopping` is set. A failed look is told once, and the next one comes in its turn."""
+        """Looks until `stopping` is set. A failed look is reported once, and does not stop the loop."""
         next_attention = 0.0
         while not stopping.is_set():
             started = time.monotonic()
@@ -70,7 +71,7 @@ class Exporter:
             stopping.wait(max(0.0, started + LOOK_SECONDS - time.monotonic()))
 
     def look(self, name: LookName) -> None:
-        """Takes one look, and keeps its answer or its error."""
+        """Takes one look, and keeps the answer or the error."""
         started = time.monotonic()
         try:
             values = list(self._tables() if name == "tables" else self._attention())
@@ -145,7 +146,7 @@ class Exporter:
     def _fail(self, name: LookName, error: Exception) -> None:
         reason = str(error)
         if not isinstance(error, PrismError):
-            _LOG.exception("a look of the exporter failed, and the next one comes in its turn")
+            _LOG.exception("a look of the exporter failed; the next look comes in its turn")
             reason = f"{type(error).__name__}: {error}"
         if reason not in self._errors.values():
             self._tell(f"the look at {name} failed: {reason}")

@@ -24,7 +24,7 @@ def measure_present(
 ) -> Iterator[Sample]:
     """Yields the gauges of all tables, of live workers and of batches.
 
-    Every table that reads streams has every gauge, also at 0, so that an alert clears and a sum is whole.
+    Tables with streams have every gauge, also at 0, so that alerts clear and sums are whole.
     """
     ids = [table.table_id for table in tables]
     names = {table.table_id: str(table.name) for table in tables}

@@ -1,1 +1,1 @@
-"""History: old objects of a table, registered and converted behind all others."""
+"""History: registers and converts old objects of a table, after all other objects."""

@@ -36,16 +36,16 @@ class HistoryDay:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryPlan:
-    """The objects that `prism history` would register, and those that it would not."""
+    """The objects of a history, counted before any registration."""
 
     table: str
     days: tuple[HistoryDay, ...]
     known: int
-    """Objects of these days that are begun or done. They are not read again."""
+    """Begun or finished objects of these days. No batch reads them again."""
     undated: int
     """Objects without a day in their keys."""
     left_out: int
-    """Objects of these days that the stream leaves out, such as by `exclude`."""
+    """Objects of these days that the stream excludes."""
 
     @property
     def objects(self) -> int:
@@ -54,7 +54,7 @@ class HistoryPlan:
 
     @property
     def bytes(self) -> int:
-        """Their compressed bytes."""
+        """All compressed bytes of the days."""
         return sum(day.bytes for day in self.days)
 
     def describe(self) -> str:
@@ -87,7 +87,7 @@ class Listed:
 
 
 def choose_table(context: StageContext, name: str) -> TableDefinition:
-    """Returns a table that may have a history. Raises WrongUse for a join table, whose records may be settled."""
+    """Returns the table of a history. Raises WrongUse for a join table, because its records may be settled."""
     (table,) = context.choose_tables([name])
     if table.join is not None or table.change_log is not None:
         raise WrongUse(
@@ -98,7 +98,7 @@ def choose_table(context: StageContext, name: str) -> TableDefinition:
 
 
 def choose_streams(context: StageContext, table: TableDefinition) -> list[KnownStream]:
-    """Returns the streams by which a table reads S3. Raises WrongUse for a prefix that other tables read, too."""
+    """Returns a table's streams from S3. Raises WrongUse if another table reads one of their prefixes, too."""
     with context.database.begin() as connection:
         known = [item for item in streams.load_streams(connection) if not item.removed and item.stream.topic is None]
     own = [item for item in known if item.table_id == table.table_id]
@@ -115,7 +115,7 @@ def choose_streams(context: StageContext, table: TableDefinition) -> list[KnownS
 
 
 def choose_days(table: TableDefinition, first: date, last: date | None, now: datetime) -> DateRange:
-    """Returns the days to bring in. Raises WrongUse for days whose rows would be refused, and for today."""
+    """Returns the days of a history. Raises WrongUse for today, and for days with refused rows."""
     yesterday = now.astimezone(table.zone).date() - timedelta(days=1)
     days = DateRange(first, _last_before_since(table, yesterday) if last is None else last)
     if days.last > yesterday:
@@ -141,9 +141,9 @@ def _last_before_since(table: TableDefinition, yesterday: date) -> date:
 
 
 def pages(context: StageContext, known: KnownStream, days: DateRange, listed: Listed) -> Iterator[list[DatedObject]]:
-    """Lists a stream, and yields its objects of the days in parts. Counts them in `listed`.
+    """Lists a stream, and yields its objects of the days, up to 1,000 at once. Counts objects in `listed`.
 
-    Lists the whole prefix: 1,000 keys a request. Objects of a day may lie in folders of any depth.
+    Lists the whole prefix, 1,000 keys a request, because objects of a day may lie in folders of any depth.
     """
     dated = _dated(context.stores.list(known.stream.bucket, known.stream.key_prefix), known, days, listed)
     while page := list(islice(dated, _PAGE)):

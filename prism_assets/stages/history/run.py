@@ -1,4 +1,4 @@
-"""`prism history`: registers old objects of a table, and converts them behind all others, day by day."""
+"""`prism history`: registers old objects of a table, and converts them after all other objects, day by day."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HistoryReport:
     table: str
     registered: int = 0
     set_back: int = 0
-    """Objects that waited for Stream, and now wait behind all others."""
+    """Objects that waited for Stream, and wait for a history now."""
     stream: StreamReport = field(default_factory=StreamReport)
     rest: Rest | None = None
     errors: tuple[str, ...] = ()
