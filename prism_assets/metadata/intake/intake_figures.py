@@ -66,7 +66,7 @@ class LastRows:
 
 
 def last_rows(connection: Connection, table_ids: Collection[int]) -> list[LastRows]:
-    """Returns the last conversion with rows, by table. A join table has that of its log.
+    """Returns the last conversion with rows, by table. A join table has the last one of its log.
 
     Objects of a history do not count: they would hide the lack of new ones. Reads at most the last thousand conversions
     of a table. If none of them had rows, the time of the first of them is an upper bound.
