@@ -24,7 +24,7 @@ class Worker(Service):
         command = [sys.executable, "-X", f"stack={self.marker}", "-m", "prism_assets.cli", "worker"]
         settings = credentials.read_environment(self.context.place.env)
         return Launch(
-            [*command, "--health", f"{LOOPBACK}:{port}", "--list-seconds", "2"],
+            [*command, "--listen", f"{LOOPBACK}:{port}", "--list-seconds", "2"],
             self.environment(settings),
             self.folder,
         )

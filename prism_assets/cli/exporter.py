@@ -27,12 +27,12 @@ def exporter(
 
     Reads PostgreSQL, and the table files for their limits. One exporter is enough for a lake.
     """
-    from prism_assets.cli.health import HealthServer, read_place
+    from prism_assets.cli.health import HealthServer, read_address
     from prism_assets.metrics.otlp import pushed
     from prism_assets.platform import build_context
     from prism_assets.stages.exporter.exporter import Exporter
 
-    place, settings = read_place("--listen", listen), load_settings()
+    address, settings = read_address(listen), load_settings()
     say = open_log("exporter")
     context = build_context(settings)
     limited = replace(context, database=context.database.with_deadline(lambda: _STATEMENT_SECONDS))
@@ -42,8 +42,8 @@ def exporter(
         signal.signal(number, lambda _number, _frame: stopping.set())
     with ExitStack() as stack:
         stack.callback(context.database.dispose)
-        server = stack.enter_context(HealthServer(place, watched, "--listen"))
+        server = stack.enter_context(HealthServer(address, watched))
         stack.enter_context(pushed(Source.EXPORTER, watched.samples))
-        say(f"serves http://{place[0]}:{server.port}/metrics")
+        say(f"serves http://{address[0]}:{server.port}/metrics")
         watched.run(stopping)
     say("ended")

@@ -12,6 +12,8 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.metrics import Measured
 from prism_assets.metrics.text import CONTENT_TYPE, render
 
+OPTION = "--listen"
+"""The option of the commands with a health server."""
 _PATHS = "there are /live, /ready and /metrics\n"
 
 
@@ -34,14 +36,14 @@ class Watched(Protocol):
 
 
 class HealthServer:
-    """Answers from its own threads, so that it also reports a loop that hangs."""
+    """Answers from threads of its own, and so reports a hanging loop, too."""
 
-    def __init__(self, place: tuple[str, int], watched: Watched, option: str = "--health") -> None:
+    def __init__(self, address: tuple[str, int], watched: Watched) -> None:
         self._watched = watched
         try:
-            self._server = ThreadingHTTPServer(place, self._handler())
+            self._server = ThreadingHTTPServer(address, self._handler())
         except OSError as error:
-            where = f"{option} {place[0]}:{place[1]}"
+            where = f"{OPTION} {address[0]}:{address[1]}"
             raise WrongUse(f"{where} cannot be served ({error.strerror}): choose a free address of this host") from None
         self._server.daemon_threads = True
 
@@ -92,9 +94,9 @@ def _state(name: str, reason: str) -> tuple[int, str]:
     return (503, f"{reason}\n") if reason else (200, f"{name}\n")
 
 
-def read_place(option: str, text: str) -> tuple[str, int]:
+def read_address(text: str) -> tuple[str, int]:
     """Returns host and port of an address such as 127.0.0.1:8090. Raises WrongUse."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) >= 1 << 16:
-        raise WrongUse(f"{option} {text} is no address: write it like 127.0.0.1:8090")
+        raise WrongUse(f"{OPTION} {text} is no address: write it like 127.0.0.1:8090")
     return host.strip("[]"), int(port)

@@ -31,8 +31,9 @@ _LAKE_SECONDS = 2.0
 @takes_tables
 def worker(
     table: Tables = None,
-    health: Annotated[
-        str | None, typer.Option("--health", help="Serve /live, /ready and /metrics here, such as 127.0.0.1:8090.")
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", help="Serve /live, /ready and /metrics at this address, such as 127.0.0.1:8090."),
     ] = None,
     list_seconds: Annotated[
         float, typer.Option("--list-seconds", min=1, help="Seconds between listings of a stream, without queues.")
@@ -43,13 +44,13 @@ def worker(
     Several workers share the tables. Sensors leave these tables alone, and take over within seconds when a worker dies.
     Merges, closes and Iceberg stay with Dagster or `prism run`. Before the first `prism table apply` the worker waits.
     """
-    from prism_assets.cli.health import HealthServer, read_place
+    from prism_assets.cli.health import HealthServer, read_address
     from prism_assets.cli.watched_worker import WatchedWorker
     from prism_assets.metrics.otlp import pushed
     from prism_assets.platform import build_live_context
     from prism_assets.stages.live.worker import STOP_SECONDS, LiveOptions, LiveWorker, WorkerStopped
 
-    place = read_place("--health", health) if health else None
+    address = read_address(listen) if listen else None
     settings = load_settings()
     say = open_log("worker")
     context, engines = build_live_context(settings, progress=lambda _message: None)
@@ -67,8 +68,8 @@ def worker(
         stack.callback(context.database.dispose)
         stack.callback(engines.close)
         watched = WatchedWorker(live.vitals, engines, context.database)
-        if place:
-            stack.enter_context(HealthServer(place, watched))
+        if address:
+            stack.enter_context(HealthServer(address, watched))
         stack.enter_context(pushed(Source.WORKER, watched.samples))
         try:
             with _stopped_by_signals(stopping):

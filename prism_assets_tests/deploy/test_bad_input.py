@@ -56,11 +56,11 @@ def apply(prism: Prism, _instance: DagsterInstance) -> str:
 
 
 def worker(prism: Prism, _instance: DagsterInstance) -> str:
-    return ended_or_not_ready(prism, "worker", "--health")
+    return ended_or_not_ready(prism, "worker")
 
 
 def exporter(prism: Prism, _instance: DagsterInstance) -> str:
-    return ended_or_not_ready(prism, "exporter", "--listen")
+    return ended_or_not_ready(prism, "exporter")
 
 
 def code_location(prism: Prism, instance: DagsterInstance) -> str:
@@ -72,7 +72,7 @@ def code_location(prism: Prism, instance: DagsterInstance) -> str:
     return f"{failed.value}\n"
 
 
-def ended_or_not_ready(prism: Prism, command: str, option: str) -> str:
+def ended_or_not_ready(prism: Prism, command: str) -> str:
     """Runs a command that stays. If it does not end by itself, it ends by SIGTERM once `/ready` has its reason."""
     port, ended, reasons = free_port(), threading.Event(), list[str]()
 
@@ -88,7 +88,7 @@ def ended_or_not_ready(prism: Prism, command: str, option: str) -> str:
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        done = prism(command, option, f"127.0.0.1:{port}")
+        done = prism(command, "--listen", f"127.0.0.1:{port}")
     finally:
         ended.set()
         thread.join()

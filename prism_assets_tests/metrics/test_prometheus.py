@@ -99,7 +99,7 @@ def exporter(world: World) -> Exporter:
 def prometheus(exporter: Exporter, tmp_path: Path) -> Iterator[Prometheus]:
     folder = tmp_path / "prometheus"
     folder.mkdir()
-    with HealthServer(("127.0.0.1", 0), exporter, "--listen") as server:
+    with HealthServer(("127.0.0.1", 0), exporter) as server:
         made = Prometheus(folder, server.port)
         yield made
         made.process.terminate()
