@@ -16,15 +16,12 @@ from rich.table import Table
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.days.publishers import GLUE_PUBLISHERS, words_of
 from prism_assets.domain.errors import PrismError, WrongUse
-from prism_assets.domain.text import counted, span
+from prism_assets.domain.text import counted
 from prism_assets.json_logs import is_json, json_line
 
 if TYPE_CHECKING:
     from prism_assets.domain.findings import Finding
-    from prism_assets.domain.iceberg.commit import IcebergCommit
     from prism_assets.domain.tables.definition import TableDefinition
-    from prism_assets.metadata.intake.quarantine import QuarantineRow
-    from prism_assets.metadata.kafka.lag import TopicLag
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.stages.apply.plan import ApplyPlan
     from prism_assets.stages.catalog.publish import PublishReport
@@ -33,15 +30,11 @@ if TYPE_CHECKING:
     from prism_assets.stages.drop.report import DropReport
     from prism_assets.stages.erase.report import ErasureReport
     from prism_assets.stages.gc.report import GcReport
-    from prism_assets.stages.iceberg.report import IcebergReport
-    from prism_assets.stages.iceberg.status import IcebergStatus
     from prism_assets.stages.repair.report import RepairReport
     from prism_assets.stages.run import CycleReport
-    from prism_assets.stages.status import PartitionStatus, TableStatus
     from prism_assets.stages.stream.report import StreamReport
 
 _SILENT_SECONDS = 30
-_TABLES_NAMED = 10
 # Rich would print `:x:` in a value or a key as a picture.
 out = Console(soft_wrap=True, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
@@ -259,69 +252,6 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
         out.print("the catalog is as it should be; nothing to do")
 
 
-def show_iceberg(report: IcebergReport, *, as_json: bool) -> None:
-    """Prints the result of publishing Iceberg tables."""
-    if as_json:
-        print_json(report)
-        return
-    for table in report.tables:
-        for line in table.lines:
-            out.print(escape(f"{table.table}: {line}"))
-    if not report.tables:
-        out.print("no table file says `iceberg:`; nothing to do")
-    elif not report.changed and not report.errors:
-        out.print("the Iceberg tables are as they should be; nothing to do")
-
-
-def show_iceberg_status(tables: Sequence[IcebergStatus], *, as_json: bool) -> None:
-    """Prints a few lines for each Iceberg table."""
-    if as_json:
-        print_json(tables)
-        return
-    for item in tables:
-        known = item.known
-        head = f"snapshot {known.snapshot_id}" if known and known.snapshot_id else "no snapshot"
-        health = f", health {item.health.score}" if item.health else ""
-        out.print(
-            f"{item.table} [bold]{item.state}[/bold]: {head} of {item.identifier}, "
-            f"{known.snapshots if known else 0} retained, {item.seconds_behind:.0f} s behind{health}"
-        )
-        if known and known.last_error:
-            out.print(f"    {escape(known.last_error)}")
-        for complaint in item.health.complaints if item.health else ():
-            out.print(f"    {escape(complaint)}")
-        if item.left_out:
-            out.print(
-                "    "
-                f"{counted(len(item.left_out), 'day is not shown as it should', 'days are not shown as they should')}, "
-                f"{item.left_out[-1]} among them"
-            )
-    if not tables:
-        out.print("no table file says `iceberg:`")
-
-
-def show_iceberg_history(commits: Sequence[IcebergCommit], *, as_json: bool) -> None:
-    """Prints a line for each commit, the newest first."""
-    if as_json:
-        print_json(commits)
-        return
-    for item in commits:
-        what = f"{item.outcome} {item.operation or 'metadata'} {item.snapshot_id or ''}".rstrip()
-        out.print(
-            f"{item.commit_time:%Y-%m-%d %H:%M:%S}Z [bold]{what}[/bold]: files +{item.files_in} -{item.files_out}, "
-            f"rows +{item.rows_in:,} -{item.rows_out:,}, {item.seconds:.2f} s"
-            + (
-                f", {counted(item.foreign_snapshots, 'snapshot')} of others taken back"
-                if item.foreign_snapshots
-                else ""
-            )
-        )
-        if item.message:
-            out.print(f"    {escape(item.message)}")
-    if not commits:
-        out.print("nothing was committed yet")
-
-
 def show_repair(report: RepairReport, *, as_json: bool) -> None:
     """Prints the findings of a repair by partition, and the sum."""
     if as_json:
@@ -439,92 +369,9 @@ def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
     )
 
 
-def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
-    """Prints a line for each partition, and a legend below all of them."""
-    if as_json:
-        print_json(tables)
-        return
-    for table in tables:
-        _show_table_status(table)
-    _show_workers(tables)
-    if any(table.partitions for table in tables):
-        out.print(f"[dim]{_STATES}[/dim]")
-
-
-_STATES = (
-    "States of a day: new (in no catalog yet), live (readers list its folder), closing (its last live objects are "
-    "converted), closed (readers get a list of small objects), switched (readers get merged objects), expired (readers "
-    "get none). Unmerged objects are in no merged object yet."
-)
-
-
-def _show_workers(tables: Sequence[TableStatus]) -> None:
-    """Prints a line for each live worker."""
-    held: dict[str, list[TableStatus]] = {}
-    for table in tables:
-        if table.live_worker:
-            held.setdefault(table.live_worker.worker, []).append(table)
-    for worker, of_worker in sorted(held.items()):
-        names = [table.table for table in of_worker[:_TABLES_NAMED]]
-        more = ", …" if len(of_worker) > len(names) else ""
-        beats = [table.live_worker for table in of_worker if table.live_worker]
-        silence = silent_for(min(holder.silent_seconds for holder in beats))
-        tables_of_it = f"{counted(len(of_worker), 'table')}, {', '.join(names)}{more}"
-        out.print(escape(f"live worker {worker}{silence}: {tables_of_it}"))
-
-
-def _show_table_status(table: TableStatus) -> None:
-    for item in table.partitions:
-        out.print(_status_line(item))
-        for finding in item.findings:
-            out.print(f"    {escape(finding.text)}")
-    findings = table.findings
-    if table.pending or table.claimed:
-        out.print(f"{table.table}: {counted(table.pending, 'staging object')} pending, {table.claimed} being converted")
-    elif not table.partitions:
-        # The first catalog run defines every new table: this is no news before the first object.
-        findings = tuple(finding for finding in findings if finding.kind != "define")
-        if not findings:
-            out.print(f"{table.table}: nothing arrived yet")
-    for topic in table.topics:
-        out.print(escape(f"{table.table}: {_topic_line(topic)}"))
-    for finding in findings:
-        out.print(escape(str(finding)))
-    if table.unfit_values:
-        out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
-        for values in table.unfit_values:
-            out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
-    if holder := table.catalog_holder:
-        out.print(escape(f"{table.table}: is being published by {holder}{silent_for(holder.silent_seconds)}"))
-
-
-def _topic_line(topic: TopicLag) -> str:
-    if topic.topic_pk is None:
-        return f"{topic.url}: no worker has begun to read it"
-    stopped = sum(item.is_stopped for item in topic.partitions)
-    workers = sorted({item.worker for item in topic.partitions if item.worker})
-    behind = f", {span(round(topic.lag_seconds))}" if topic.lag_seconds else ""
-    return (
-        f"{topic.url}: {counted(len(topic.partitions), 'partition')}"
-        + (f", {stopped} stopped" if stopped else "")
-        + f", {counted(topic.lag_offsets, 'offset')} behind{behind}"
-        + (f", read by {', '.join(workers)}" if workers else "")
-    )
-
-
 def silent_for(seconds: float) -> str:
     """Returns how long a worker has been silent, where that is long: a live one shows itself every few seconds."""
     return f", silent for {seconds:.0f} s" if seconds >= _SILENT_SECONDS else ""
-
-
-def _status_line(item: PartitionStatus) -> str:
-    arrival = f", last arrival {item.last_arrival:%Y-%m-%d %H:%M:%S}Z" if item.last_arrival else ""
-    erased = f" ({item.rows_erased:,} erased)" if item.rows_erased else ""
-    return (
-        f"{item.table} {item.date} [bold]{item.state}[/bold]: {counted(item.rows, 'row')}{erased}, "
-        f"{counted(item.small_objects, 'small object')} "
-        f"({item.unmerged_objects} unmerged), {item.merged_objects} merged, {size(item.bytes)}{arrival}"
-    )
 
 
 def show_files(table: ReadTable, *, as_json: bool) -> None:
@@ -541,22 +388,3 @@ def show_files(table: ReadTable, *, as_json: bool) -> None:
             out.print(f"  {item.content_length:>12,} {item.url}")
     if not table.partitions:
         out.print(f"the catalog has no partition of {table.name} to show")
-
-
-def show_quarantine(rows: Sequence[QuarantineRow], *, limit: int, everything: bool, as_json: bool) -> None:
-    """Prints quarantined lots without their lines. The origin is on a line of its own, unshortened."""
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        out.print(
-            f"{row.table} [bold]{escape(row.reason)}[/bold]: {counted(row.line_count, 'line')}, "
-            f"object {row.staging_object_id}, {row.create_time:%Y-%m-%d %H:%M}Z"
-        )
-        out.print(f"    s3://{escape(row.bucket)}/{escape(row.key)}")
-    if not rows:
-        out.print("nothing is in quarantine" if everything else "no such line is in quarantine")
-    elif len(rows) == limit:
-        out.print(f"these are the newest {limit}; --limit shows more, and --table, --date and --reason choose")
-    if rows:
-        out.print("`prism quarantine show OBJECT` prints the lines")

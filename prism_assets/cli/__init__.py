@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import entry_points, version
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +18,7 @@ from prism_assets.cli.exporter import exporter
 from prism_assets.cli.history import history
 from prism_assets.cli.iceberg import iceberg_app
 from prism_assets.cli.init import init
+from prism_assets.cli.installed import mount_installed
 from prism_assets.cli.joins import join_app
 from prism_assets.cli.kafka import kafka_app
 from prism_assets.cli.options import (
@@ -32,15 +33,16 @@ from prism_assets.cli.options import (
     read_day,
     running_clock,
 )
-from prism_assets.cli.panels import DAILY, LEGEND, LOCAL, READERS, REPAIR, TABLES, InPanels
+from prism_assets.cli.panels import DAILY, LEGEND, READERS, REPAIR, TABLES, InPanels
 from prism_assets.cli.quarantine import quarantine_app
 from prism_assets.cli.query import query
 from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.sql_engines import dbt_app
+from prism_assets.cli.status_reports import show_status
 from prism_assets.cli.table_names import takes_table, takes_tables
 from prism_assets.cli.tables import table_app
 from prism_assets.cli.worker import worker
-from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.text import counted
 from prism_assets.settings import load_reader_settings
 
@@ -68,7 +70,6 @@ app.add_typer(ducklake_app, name="ducklake", rich_help_panel=READERS)
 app.add_typer(dbt_app, name="dbt", rich_help_panel=READERS)
 
 _COMMANDS = "prism_assets.commands"
-_NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"
 
 
 def _print_version(is_asked: bool) -> None:
@@ -348,7 +349,7 @@ def status(table: Tables = None, day: Day = None, now: Now = None, force: Force 
     """Shows the state of each day, the work that it waits for, and findings with their remedies."""
     from prism_assets.stages.status import read_status
 
-    console.show_status(
+    show_status(
         read_status(open_context(as_json), now=read_clock(now, force), names=table, day=read_day(day)), as_json=as_json
     )
 
@@ -435,50 +436,9 @@ def _report_findings(
         console.out.print("nothing is left for a person")
 
 
-def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
-    """Adds the commands that other packages bring; without prism-local, `prism local` says how to come by it.
-
-    One that does not load, as after half an upgrade, says so when it is called, and all others work.
-    """
-    entries = {entry.name: entry for entry in found}
-    own = _names_of(group)
-    for name, entry in entries.items():
-        package = entry.dist.name if entry.dist else entry.module
-        if name in own:
-            console.complain(f"{package} brings a command `{name}`, which prism has itself: it is left out")
-            continue
-        try:
-            commands = entry.load()
-            if not isinstance(commands, typer.Typer):
-                raise TypeError(f"{entry.value} is no Typer app")
-            group.add_typer(commands, name=name, rich_help_panel=LOCAL)
-        except Exception as error:
-            _add_failing_command(
-                group, name, TerminalError(f"`prism {name}` does not load ({error}): install {package} again")
-            )
-    if "local" not in entries:
-        _add_failing_command(group, "local", WrongUse(_NO_LOCAL))
-
-
-def _names_of(group: typer.Typer) -> set[str | None]:
-    """The words that a group has commands for; those without a name have that of their function."""
-    commands = group.registered_commands
-    unnamed = {command.callback.__name__.replace("_", "-") for command in commands if command.callback}
-    return {*unnamed, *(command.name for command in commands), *(item.name for item in group.registered_groups)}
-
-
-def _add_failing_command(group: typer.Typer, name: str, error: PrismError) -> None:
-    """Adds a command that raises whatever its words, and that --help does not list."""
-    any_words = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-    @group.command(name, hidden=True, add_help_option=False, context_settings=any_words)
-    def fail() -> None:
-        raise error
-
-
 @cache
 def command_line() -> typer.Typer:
-    """Every command, with those of other packages; put together once, whoever asks how often."""
+    """Returns all commands, also of other packages. Repeated calls return the same object."""
     mount_installed(app, entry_points(group=_COMMANDS))
     return app
 

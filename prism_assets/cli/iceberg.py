@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from prism_assets import console
+from prism_assets.cli.iceberg_reports import show_iceberg, show_iceberg_history, show_iceberg_status
 from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock, read_day
 from prism_assets.cli.table_names import takes_table, takes_tables
 
@@ -95,7 +96,7 @@ def status(table: Tables = None, as_json: Json = False) -> None:
     from prism_assets.stages.iceberg.status import read_iceberg_status
 
     found = read_iceberg_status(open_context(as_json), table)
-    console.show_iceberg_status(found, as_json=as_json)
+    show_iceberg_status(found, as_json=as_json)
     fail_if([f"{item.table}: {item.error}" for item in found if item.error])
 
 
@@ -109,7 +110,7 @@ def history(
     """Lists the commits to a table, the newest first."""
     from prism_assets.stages.iceberg.status import read_history
 
-    console.show_iceberg_history(read_history(open_context(as_json), table, limit), as_json=as_json)
+    show_iceberg_history(read_history(open_context(as_json), table, limit), as_json=as_json)
 
 
 def _publish(
@@ -138,5 +139,5 @@ def _publish(
         anew=anew,
         wait_seconds=takeover_seconds(context),
     )
-    console.show_iceberg(report, as_json=as_json)
+    show_iceberg(report, as_json=as_json)
     fail_if(report.errors)

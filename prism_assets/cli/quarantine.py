@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock, read_day
 from prism_assets.cli.table_names import takes_table, takes_tables
+from prism_assets.domain.text import counted
+
+if TYPE_CHECKING:
+    from prism_assets.metadata.intake.quarantine import QuarantineRow
 
 quarantine_app = typer.Typer(help="Lists, shows and replays lines that are no rows.", no_args_is_help=True)
 
@@ -36,7 +41,7 @@ def quarantine_list(
     with context.database.begin() as connection:
         rows = list_quarantine(connection, wanted)
     everything = table is None and reason is None and day is None
-    console.show_quarantine(rows, limit=limit, everything=everything, as_json=as_json)
+    _show_rows(rows, limit=limit, everything=everything, as_json=as_json)
 
 
 @quarantine_app.command("show")
@@ -82,3 +87,22 @@ def quarantine_replay(
     report = run_replay(context, table, reasons=reason, without_missing=without_missing, dry_run=dry_run, now=clock)
     console.show_report(report, "\n".join(report.sentences), as_json=as_json)
     fail_if(report.errors)
+
+
+def _show_rows(rows: Sequence[QuarantineRow], *, limit: int, everything: bool, as_json: bool) -> None:
+    """Prints quarantined lots without their lines. Each origin is on a line of its own, unshortened."""
+    if as_json:
+        console.print_json(rows)
+        return
+    for row in rows:
+        console.out.print(
+            f"{row.table} [bold]{console.escape(row.reason)}[/bold]: {counted(row.line_count, 'line')}, "
+            f"object {row.staging_object_id}, {row.create_time:%Y-%m-%d %H:%M}Z"
+        )
+        console.out.print(f"    s3://{console.escape(row.bucket)}/{console.escape(row.key)}")
+    if not rows:
+        console.out.print("nothing is in quarantine" if everything else "no such line is in quarantine")
+    elif len(rows) == limit:
+        console.out.print(f"these are the newest {limit}; --limit shows more, and --table, --date and --reason choose")
+    if rows:
+        console.out.print("`prism quarantine show OBJECT` prints the lines")

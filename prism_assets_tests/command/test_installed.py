@@ -14,7 +14,7 @@ import pytest
 import typer
 import typer.main
 
-from prism_assets.cli import mount_installed
+from prism_assets.cli.installed import mount_installed
 from prism_assets.domain.errors import TerminalError, WrongUse
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.console import show_status
+from prism_assets.cli.status_reports import show_status
 from prism_assets.domain.erasures.records import ErasureRecord
 from prism_assets.domain.errors import CatalogUnavailable
 from prism_assets.domain.files.keys import table_folder
