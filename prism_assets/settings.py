@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
@@ -27,14 +27,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from prism_assets.domain.errors import PrismError, SettingsError
-from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.domain.errors import SettingsError
 from prism_assets.domain.service_limits import LONGEST_AFFIX
-from prism_assets.kafka.connections import SECRETS_OF_CLUSTERS
 from prism_assets.local_stack import local_home, read_env_file
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.project_settings import given_settings
-from prism_assets.secret_references import TOKEN_OF_RDS, is_reference, secret_at, secrets_seen
+from prism_assets.secret_references import TOKEN_OF_RDS, secret_at
 
 IN_PROCESS = "in-process"
 _REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", IN_PROCESS)
@@ -413,75 +411,6 @@ class LogSettings(PrismSettings):
 def load_alert_settings(**overrides: Any) -> AlertSettings:
     """Loads the alert settings alone. Raises SettingsError with all wrong values."""
     return load(AlertSettings, **overrides)
-
-
-_SECRET_VARIABLES = (
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
-    "SPARK_CONNECT_AUTHENTICATE_TOKEN",
-    "PRISM_DATABASE_PASSWORD",
-    "PRISM_DAGSTER_PG_PASSWORD",
-    "PGPASSWORD",
-    "PRISM_ICEBERG_REST_TOKEN",
-    "PRISM_ICEBERG_REST_CREDENTIAL",
-)
-"""Secrets read from the environment by clients of the object store, AWS, Spark, Dagster and PostgreSQL."""
-_KAFKA = "PRISM_KAFKA_"
-
-
-def secret_values() -> frozenset[str]:
-    """Returns all secrets to hide in messages, as far as they can be read.
-
-    Secrets in the environment are found even if other settings are missing or wrong, because errors result from those,
-    too.
-    """
-    found: set[str] = set(secrets_seen())
-    with suppress(PrismError):
-        found.add(load_alert_settings().alert.get_secret_value().partition(":")[2])
-    with suppress(PrismError):
-        settings = load_settings()
-        found |= _secrets_of_database(settings.database_url.get_secret_value()) | _token_of(settings.spark_remote)
-        for secret in (settings.iceberg_rest_credential, settings.iceberg_rest_token):
-            found |= set(secret.get_secret_value().split(":")) if secret else set()
-        if settings.ducklake_url:
-            found |= _secrets_of_database(settings.ducklake_url.get_secret_value())
-    for name in ("PRISM_DATABASE_URL", "PRISM_DUCKLAKE_URL"):
-        found |= _secrets_of_database(os.environ.get(name, ""))
-    found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
-    found |= {_known(value) for name, value in os.environ.items() if _is_secret(name)}
-    return frozenset(found - {""})
-
-
-def _known(text: str) -> str:
-    """Returns the secret of a reference as far as it can be read, and other text unchanged."""
-    with suppress(PrismError):
-        return secret_at(text)
-    return "" if is_reference(text) else text
-
-
-def _is_secret(name: str) -> bool:
-    """Whether a variable of the environment holds a secret, also one of a client of Kafka."""
-    if name.startswith(_KAFKA):
-        return name.endswith(SECRETS_OF_CLUSTERS)
-    return name in _SECRET_VARIABLES or name.startswith(SECRET_PREFIX)
-
-
-def _secrets_of_database(url: str) -> set[str]:
-    """Returns the URL and its password, as written and decoded."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return {url}
-    passwords = {parts.password or "", *parse_qs(parts.query).get("password", ())}
-    known = {password for password in passwords if not is_reference(unquote(password))}
-    return {url, *known, *map(unquote, known), *(_known(unquote(password)) for password in passwords - known)}
-
-
-def _token_of(remote: str) -> set[str]:
-    """Returns the token of an address such as `sc://host:15002/;token=…;use_ssl=true`."""
-    token = remote.partition(";token=")[2].partition(";")[0]
-    return {token, unquote(token)}
 
 
 def _has_host(url: str) -> bool:

@@ -17,9 +17,10 @@ from prism_assets.domain.errors import DatabaseUnavailable, MissingSecret, Secre
 from prism_assets.kafka.connections import connection_of
 from prism_assets.kernels.expressions.session import secret_of_worker
 from prism_assets.kernels.failures import failure_of
+from prism_assets.known_secrets import secret_values
 from prism_assets.metadata.database import Database
 from prism_assets.secret_references import TOKEN_OF_RDS, password_at, secret_at
-from prism_assets.settings import load_alert_settings, load_settings, secret_values
+from prism_assets.settings import load_alert_settings, load_settings
 from prism_assets_tests.postgres import PostgresServer
 
 URL = "postgresql://prism@db.example/prism"

@@ -10,7 +10,8 @@ import pytest
 
 import prism_assets
 from prism_assets.domain.errors import SettingsError
-from prism_assets.settings import EngineSettings, PrismSettings, load, load_settings, secret_values
+from prism_assets.known_secrets import secret_values
+from prism_assets.settings import EngineSettings, PrismSettings, load, load_settings
 
 DATABASE = "postgresql://prism:c%40nary-database@db.example/prism"
 

@@ -12,7 +12,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from prism_assets.defs import failures
-from prism_assets.settings import secret_values
+from prism_assets.known_secrets import secret_values
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.stored import StoredDagster, stored_dagster
 from prism_assets_tests.defs.tables import a_folder

@@ -21,12 +21,13 @@ from rich.table import Table
 from prism_assets.console import complain, size
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.text import counted
+from prism_assets.known_secrets import secret_values
 from prism_assets.metadata.intake import ledgers
 from prism_assets.platform import build_context
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadTable
 from prism_assets.reading.query import run_query
-from prism_assets.settings import Settings, load_settings, secret_values
+from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from prism_assets.console import complain
 from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.known_secrets import secret_values
 from prism_assets.local_stack import local_home
-from prism_assets.settings import Settings, load_settings, secret_values
+from prism_assets.settings import Settings, load_settings
 from prism_local.demo.play import TABLES
 from prism_local.readers import environments, sheet
 from prism_local.readers.answers import Judged, judged, not_run

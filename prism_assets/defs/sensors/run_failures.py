@@ -29,7 +29,8 @@ from prism_assets.defs.sensors.failure_position import Position, cause_of
 from prism_assets.defs.sensors.in_flight import is_ours, tables_of
 from prism_assets.domain.errors import AlertNotSent, SettingsError
 from prism_assets.domain.text import counted
-from prism_assets.settings import AlertSettings, load_alert_settings, secret_values
+from prism_assets.known_secrets import secret_values
+from prism_assets.settings import AlertSettings, load_alert_settings
 
 _LIMIT = 500
 _MOST_TRIES = 3

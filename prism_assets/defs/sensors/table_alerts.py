@@ -15,7 +15,7 @@ from prism_assets.alerts.message import redact, write_attention
 from prism_assets.defs.sensors.reported import Reported
 from prism_assets.defs.sensors.run_failures import open_sender
 from prism_assets.domain.errors import AlertNotSent, TransientError
-from prism_assets.settings import secret_values
+from prism_assets.known_secrets import secret_values
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.registry import read_findings

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from prism_assets.known_secrets import secret_values
 from prism_assets.platform import build_context
 from prism_assets.reading.ducklake import CATALOG, session_lines
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import run_query
-from prism_assets.settings import Settings, secret_values
+from prism_assets.settings import Settings
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
