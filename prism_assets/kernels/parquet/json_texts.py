@@ -54,8 +54,9 @@ def _texts(values: pa.Array) -> pa.Array:
     if types.is_date(kind):
         return _in_quotes(_written(values.cast(pa.date32())))
     if types.is_timestamp(kind):
-        instants = values if kind.tz is None else values.cast(pa.timestamp(kind.unit, "UTC"))
-        return _in_quotes(pc.replace_substring(_written(instants), " ", "T"))
+        # Instants are numbers in UTC. With a zone, Arrow takes ten times as long for the same digits.
+        digits = _written(values.view(pa.timestamp(kind.unit)))
+        return _in_quotes(pc.replace_substring(digits, " ", "T"), b'"' if kind.tz is None else b'Z"')
     if types.is_time(kind):
         return _in_quotes(_written(values))
     if types.is_map(kind):
@@ -85,9 +86,8 @@ def _floats(values: pa.Array) -> pa.Array:
     )
 
 
-def _in_quotes(texts: pa.Array) -> pa.Array:
-    quote = pa.scalar(b'"', TEXT)
-    return pc.binary_join_element_wise(quote, texts, quote, pa.scalar(b"", TEXT))
+def _in_quotes(texts: pa.Array, end: bytes = b'"') -> pa.Array:
+    return pc.binary_join_element_wise(pa.scalar(b'"', TEXT), texts, pa.scalar(end, TEXT), pa.scalar(b"", TEXT))
 
 
 def _quoted(values: pa.Array) -> pa.Array:
