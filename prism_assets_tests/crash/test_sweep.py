@@ -1,8 +1,8 @@
 """Ends lives at each failpoint: at the first hit, the second and the last, by SIGKILL and by an error.
 
-The long form runs lives of many seeds until two thousand processes are killed. The short one kills every thirtieth
-point, every third of Iceberg's and all of the hardest at their last hits, and raises errors at the second hit of every
-third of these.
+The long form runs lives of many seeds until two thousand processes are killed. The short one kills every sixtieth
+point, every sixth of Iceberg's and all of the hardest at their last hits, and raises errors at the second hit of every
+sixth of these.
 
 The long form of hours can be played in pieces: it goes on after the cases in the file of figures.
 """
@@ -39,7 +39,7 @@ HARDEST = {
     "iceberg.in_record",
 }
 
-RAISED = set(sorted(HARDEST)[::3])
+RAISED = set(sorted(HARDEST)[::6])
 """Where the short form raises errors."""
 
 Hits = dict[tuple[str, int], Counter[str]]
@@ -48,13 +48,13 @@ Hits = dict[tuple[str, int], Counter[str]]
 def short_points() -> set[str]:
     """Returns the points of the short form."""
     points = sorted(sweep.points_in_sources())
-    return {*points[::30], *[point for point in points if point.startswith("iceberg.")][::3], *HARDEST}
+    return {*points[::60], *[point for point in points if point.startswith("iceberg.")][::6], *HARDEST}
 
 
 def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
     """Returns deaths at points reached first by other lives: with groups, symlinks, wider types or nested rows.
 
-    The short form takes every thirtieth of them.
+    The short form takes every sixtieth of them.
     """
     found = []
     stages_of = {
@@ -67,7 +67,7 @@ def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
         theirs = {key: counts for key, counts in hits.items() if key[0] == life}
         which = (1, 2, -1) if long else (-1,)
         found += [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith(stages)]
-    return found if long else found[::30]
+    return found if long else found[::60]
 
 
 @pytest.fixture(scope="module")

@@ -97,8 +97,10 @@ def test_a_new_table_file_is_there_after_a_reload_and_its_rows_become_readable(
 
 
 def test_a_cancelled_backfill_leaves_nothing_behind_and_can_be_done_again(
-    environment: Mapping[str, str], server: DagsterServer
+    environment: Mapping[str, str], server: DagsterServer, long: bool
 ) -> None:
+    if not long:
+        pytest.skip("two minutes: with --long")
     now = datetime.now(timezone.utc).replace(microsecond=0)
     days = [(now - timedelta(days=back)).date().isoformat() for back in range(2)]
     outside = Outside(environment, OLD)

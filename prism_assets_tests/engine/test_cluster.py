@@ -90,7 +90,11 @@ def charged(world: World) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("by", ["its master", "Spark Connect"])
-def test_both_workers_are_at_work_and_one_that_dies_costs_no_row(by: str, world: World, cluster: SparkCluster) -> None:
+def test_both_workers_are_at_work_and_one_that_dies_costs_no_row(
+    by: str, world: World, cluster: SparkCluster, long: bool
+) -> None:
+    if by == "Spark Connect" and not long:
+        pytest.skip("two minutes of processor time: with --long")
     remote = cluster.master if by == "its master" else cluster.start_connect()
     world.apply(a_table())
     rows = [row for _ in range(6) for day in DAYS for row in some_rows(20, utc(f"{day}T12:00"))]

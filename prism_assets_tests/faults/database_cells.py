@@ -39,6 +39,7 @@ STOPS = (
     "catalog.in_record",
     "catalog.in_switch",
 )
+HOLES = ("stream.after_convert", "merge.before_commit", "catalog.after_manifest")
 ENDS = ("stream.in_commit", "merge.in_commit", "catalog.in_record")
 
 
@@ -276,16 +277,18 @@ EVENTS: Mapping[str, Event] = {
     for event in (stopped, killed, sessions_ended, exhausted, deadlocked, black_hole, failed_over, idle_too_long)
 }
 CASES: Sequence[tuple[str, str]] = (
-    *(("stopped", point) for point in STOPS[::2]),
-    *((event, point) for event in ("killed", "sessions_ended") for point in ENDS),
+    *(("stopped", point) for point in STOPS[::4]),
+    *zip(("killed", "sessions_ended", "killed"), ENDS, strict=True),
     ("exhausted", ""),
     ("deadlocked", ""),
     ("failed_over", ""),
-    *(("black_hole", point) for point in ("stream.after_convert", "merge.before_commit", "catalog.after_manifest")),
+    ("black_hole", HOLES[0]),
 )
 LONG_CASES: Sequence[tuple[str, str]] = (
     *CASES,
-    *(("stopped", point) for point in STOPS[1::2]),
+    *(("stopped", point) for number, point in enumerate(STOPS) if number % 4),
+    *zip(("sessions_ended", "killed", "sessions_ended"), ENDS, strict=True),
+    *(("black_hole", point) for point in HOLES[1:]),
     *(("idle_too_long", point) for point in ("stream.in_commit", "merge.in_commit", "catalog.in_switch")),
 )
 

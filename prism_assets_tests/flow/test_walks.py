@@ -19,7 +19,7 @@ from prism_assets_tests.reliability import Figures
 from prism_assets_tests.requests import a_join_table
 from prism_assets_tests.world import World
 
-SHORT, LONG = ((1, 9), 20), (range(100), 60)
+SHORT, LONG = ((5,), 20), (range(100), 60)
 
 
 Worlds = Callable[[], AbstractContextManager[World]]

@@ -210,8 +210,10 @@ def count(world: World, statement: str) -> int:
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_a_rewrite_that_another_one_overtakes_loses_doubles_and_brings_back_no_row(
-    world: World, first: str, second: str
+    world: World, first: str, second: str, long: bool
 ) -> None:
+    if not long and PAIRS.index((first, second)) % 2:
+        pytest.skip("every second pair: with --long")
     play(world, first, second)
 
 

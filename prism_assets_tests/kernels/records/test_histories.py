@@ -19,7 +19,7 @@ from prism_assets_tests.kernels.records.builders import WINDOW
 from prism_assets_tests.kernels.records.histories import History, a_history, clock_alone, now_alone
 
 AT_ONCE = 20
-PORTIONS = range(3)
+PORTIONS = range(1)
 MORE_PORTIONS = range(len(PORTIONS), 150)
 
 
