@@ -23,11 +23,13 @@ from prism_assets_tests.install.clean import (
 )
 from prism_assets_tests.install.workers import a_worker, await_holders, await_rows, work_at_the_same_time
 from prism_assets_tests.world import World
+from prism_local.stack import LocalStack
 
 VERSIONS = (("3.10", "pip"), ("3.11", "uv"), ("3.12", "uv"), ("3.13", "uv"))
 """Versions of Python, and the programs that install for them."""
 ROWS = [[1], [2], [3]]
 _FIRST_COUNTS_WITHIN = 60.0
+"""Seconds on a machine that does nothing else."""
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +83,8 @@ def test_a_new_environment_goes_from_the_index_to_rows_in_three_readers(
         assert (found["manifest"], found["iceberg"]) == (ROWS, ROWS)
         assert Path(found["code"]).is_relative_to(desk.folder)
         assert "nothing is wrong" in desk.run("prism", "doctor", cwd=lake)
-        desk.run("dagster", "definitions", "validate", "-w", "workspace.yaml", cwd=lake)
+        connected = desk.with_settings({**LocalStack(lake / ".prism").environment(), "DAGSTER_HOME": str(lake)})
+        connected.run("dagster", "definitions", "validate", "-w", "workspace.yaml", cwd=lake)
     finally:
         desk.run("prism", "local", "reset", "--yes", cwd=lake)
     print(f"Python {version}: rows in three readers after {time.monotonic() - begun:.0f} s")
@@ -108,7 +111,7 @@ def _await_query(desk: Environment, lake: Path) -> None:
 
 
 def _play_demo(desk: Environment, folder: Path, version: str) -> None:
-    """Plays the demo without a clone. Its first counts come within a minute."""
+    """Plays the demo without a clone. Its first counts come within a minute, or later where others have the cores."""
     begun, counted = time.monotonic(), None
     demo = subprocess.Popen(
         [desk.folder / "bin" / "prism-local", "demo", "--once"],
@@ -127,8 +130,9 @@ def _play_demo(desk: Environment, folder: Path, version: str) -> None:
     assert demo.wait() == 0, "".join(said)
     assert any("every row is there exactly once" in line for line in said)
     assert counted is not None
-    print(f"Python {version}: the demo showed its first counts after {counted:.0f} s")
-    assert counted < _FIRST_COUNTS_WITHIN
+    busy = max(1.0, os.getloadavg()[1] / (os.cpu_count() or 1))
+    print(f"Python {version}: the demo showed its first counts after {counted:.0f} s at {busy:.1f} tasks a core")
+    assert counted < _FIRST_COUNTS_WITHIN * busy
 
 
 TABLES = ("signups", "logins")
