@@ -49,7 +49,9 @@ def install(reader: Reader, home: Path) -> None:
 
 
 def _folder(reader: Reader, home: Path) -> Path:
-    return home.absolute() / "readers" / reader.program.removeprefix("with_")
+    """Returns a folder for each version of Python: stacks of two versions share the home, and use it at one time."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return home.absolute() / "readers" / f"{reader.program.removeprefix('with_')}-{version}"
 
 
 def _package_list(reader: Reader) -> str:
