@@ -14,7 +14,7 @@ from prism_assets.domain.records.joins import SETTLE, Group, JoinOptions, JoinPr
 from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.tables.file_keys import KEYS, known_keys
 from prism_assets.domain.tables.options import EVOLVE
-from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
+from prism_assets.domain.tables.yaml_mapping import COLUMN_NAMES, YamlMapping, plain
 
 JOIN_KEYS = {key.name for key in KEYS if key.joins_only and not key.parent}
 FOREVER = "forever"
@@ -122,7 +122,7 @@ def read_join(top: YamlMapping, columns: ColumnEntries, partition_column: str) -
     default = PublishPolicy()
     window = _window(top)
     options = JoinOptions(
-        key=_names(top, "key", ()),
+        key=top.texts("key", COLUMN_NAMES),
         groups=tuple(_group(name, group, partition_column) for name, group in groups.items()),
         members=columns.members,
         window_seconds=window,
@@ -166,15 +166,9 @@ def _groups(top: YamlMapping) -> dict[str, YamlMapping]:
 
 def _group(name: str, group: YamlMapping, partition_column: str) -> Group:
     group.only(known_keys("groups.*"))
-    return Group(name=name, sequence=_names(group, "sequence", (partition_column,)), owner=group.flag("owner", False))
-
-
-def _names(mapping: YamlMapping, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    names = mapping.read(key, list, default, "a list of column names")
-    if any(not isinstance(name, str) for name in names):
-        mapping.complain(key, "must be a list of column names")
-        return default
-    return tuple(names)
+    return Group(
+        name=name, sequence=group.texts("sequence", COLUMN_NAMES, (partition_column,)), owner=group.flag("owner", False)
+    )
 
 
 def _window(top: YamlMapping) -> int | None:

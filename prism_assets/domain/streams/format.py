@@ -98,12 +98,12 @@ def _csv_format(named: YamlMapping, _read_file: ReadFile) -> CsvFormat:
     csv.only(known_keys("streams[].format.csv"))
     default = CsvFormat()
     form = CsvFormat(
-        columns=_texts(csv, "columns", ()),
+        columns=csv.texts("columns"),
         header=csv.flag("header", default.header),
         delimiter=csv.text("delimiter", default.delimiter),
         quote=csv.text("quote", default.quote) or "",
         escape=csv.text("escape", default.escape) or "",
-        nulls=_texts(csv, "nulls", default.nulls),
+        nulls=csv.texts("nulls", default=default.nulls),
     )
     for key, problem in csv_problems(form):
         csv.complain(key, problem)
@@ -114,14 +114,7 @@ def _regex_format(named: YamlMapping, _read_file: ReadFile) -> RegexFormat:
     regex: str = named.text("regex")
     if problem := regex_problem(regex):
         named.complain("regex", problem)
-    return RegexFormat(regex=regex, nulls=_texts(named, "nulls", ()))
-
-
-def _texts(mapping: YamlMapping, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    given: list[object] = mapping.read(key, list, list(default), "a list of texts")
-    if not all(isinstance(text, str) for text in given):
-        mapping.complain(key, "must be a list of texts: write others in quotes")
-    return tuple(map(str, given))
+    return RegexFormat(regex=regex, nulls=named.texts("nulls"))
 
 
 _PROTOBUF = "protobuf"

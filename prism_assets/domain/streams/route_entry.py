@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prism_assets.domain.streams.key_patterns import pattern_problem
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.sources import Key, Path, parse_source
@@ -58,14 +56,8 @@ def _by(entry: YamlMapping) -> str | None:
 
 
 def _values(entry: YamlMapping) -> tuple[str, ...]:
-    given: list[Any] = entry.read("in", list, None, "a list of texts") or []
-    if "in" in entry.children and not given:
-        entry.complain("in", "must name a value")
-    if len(given) > MOST_VALUES:
-        entry.complain("in", f"has {len(given)} values; {MOST_VALUES} are the most")
-    for place, value in enumerate(given):
-        if not isinstance(value, str):
-            entry.complain("in", f"{value} must be text: write it in quotes, and it matches the number or word, too")
-        elif value in given[:place]:
-            entry.complain("in", f"{value} is given twice")
-    return tuple(map(str, given))
+    values = entry.texts("in", empty="must name a value")
+    if len(values) > MOST_VALUES:
+        entry.complain("in", f"has {len(values)} values; {MOST_VALUES} are the most")
+    entry.check_each("in", values, lambda _value: None)
+    return values

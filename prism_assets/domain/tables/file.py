@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
@@ -55,6 +54,7 @@ from prism_assets.domain.tables.options import Contract, IcebergOptions, MergePo
 from prism_assets.domain.tables.outer_sources import outer_problems
 from prism_assets.domain.tables.row_program import value_field
 from prism_assets.domain.tables.yaml_mapping import (
+    COLUMN_NAMES,
     Problems,
     YamlMapping,
     check_unique,
@@ -218,18 +218,18 @@ def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) ->
 
 
 def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    given: list[Any] | None = iceberg.read("metrics", list, None, "a list of column names")
-    if given == []:
-        iceberg.complain("metrics", "must name a column; without it they are those that rows are sorted by")
-    names = given or []
-    for place, name in enumerate(names):
-        if problem := _leaf_problem(name, columns):
-            iceberg.complain("metrics", problem)
-        elif _is_sensitive(name, columns):
-            iceberg.complain("metrics", f"{name} is sensitive, and metrics hold values")
-        elif name in names[:place]:
-            iceberg.complain("metrics", f"{name} is given twice")
-    return tuple(names)
+    names = iceberg.texts(
+        "metrics", COLUMN_NAMES, empty="must name a column; without it they are those that rows are sorted by"
+    )
+
+    def problem_of(name: str) -> str | None:
+        is_sensitive = _is_sensitive(name, columns)
+        return _leaf_problem(name, columns) or (
+            f"{name} is sensitive, and metrics hold values" if is_sensitive else None
+        )
+
+    iceberg.check_each("metrics", names, problem_of)
+    return names
 
 
 def _contract(contract: YamlMapping) -> Contract:
@@ -320,17 +320,11 @@ def _check_topics(entries: Sequence[YamlMapping], streams: Sequence[Stream]) -> 
 
 def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:
     """Returns the glob patterns of `include` or `exclude`."""
-    given: list[Any] = stream.read(key, list, None, "a list of glob patterns") or []
-    if len(given) > MOST_PATTERNS:
-        stream.complain(key, f"has {len(given)} patterns; {MOST_PATTERNS} are the most")
-    for place, pattern in enumerate(given):
-        if not isinstance(pattern, str):
-            stream.complain(key, f"{pattern} must be text: a glob pattern in quotes")
-        elif problem := pattern_problem(pattern):
-            stream.complain(key, problem)
-        elif pattern in given[:place]:
-            stream.complain(key, f"{pattern} is given twice")
-    return tuple(map(str, given))
+    patterns = stream.texts(key, "a list of glob patterns")
+    if len(patterns) > MOST_PATTERNS:
+        stream.complain(key, f"has {len(patterns)} patterns; {MOST_PATTERNS} are the most")
+    stream.check_each(key, patterns, pattern_problem)
+    return patterns
 
 
 def _since(stream: YamlMapping) -> str | None:
@@ -386,7 +380,7 @@ def _check_partition_column(top: YamlMapping, partition: YamlMapping, name: str,
 def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...]) -> MergePolicy:
     merge.only(known_keys("merge"))
     default = MergePolicy()
-    sort_by = merge.read("sort_by", list, [partition_column], "a list of column names")
+    sort_by = merge.texts("sort_by", COLUMN_NAMES, (partition_column,))
     for name in sort_by:
         if (problem := _leaf_problem(name, columns)) and "sort_by" in merge.children:
             merge.complain("sort_by", problem)
@@ -400,7 +394,7 @@ def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...
         interval=merge.number("interval", default.interval),
         target_bytes=merge.number("target_bytes", default.target_bytes),
         max_objects=merge.number("max_objects", default.max_objects),
-        sort_by=tuple(sort_by),
+        sort_by=sort_by,
     )
 
 

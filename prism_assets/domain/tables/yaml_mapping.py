@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,6 +17,7 @@ from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name, must_be_
 from prism_assets.domain.tables.file_keys import Amount, Choice, Form, Size, Whole, form_of
 
 REQUIRED = object()
+COLUMN_NAMES = "a list of column names"
 _Form = TypeVar("_Form", bound=Form)
 
 # Every run and every load of the definitions reads all files, and libyaml's parser is ten times as fast.
@@ -107,6 +108,28 @@ class YamlMapping:
     def text(self, key: str, default: Any = REQUIRED) -> Any:
         """Returns a text."""
         return self.read(key, str, default, "text")
+
+    def texts(
+        self, key: str, what: str = "a list of texts", default: Sequence[str] = (), *, empty: str | None = None
+    ) -> tuple[str, ...]:
+        """Returns a list of texts. Records a problem for each other entry, and `empty` for a list without entries."""
+        given = self.read(key, list, None, what)
+        if given is None:
+            return tuple(default)
+        if not given and empty is not None:
+            self.complain(key, empty)
+        for entry in given:
+            if not isinstance(entry, str):
+                self.complain(key, f"{entry} must be text: write it in quotes")
+        return tuple(entry for entry in given if isinstance(entry, str))
+
+    def check_each(self, key: str, texts: Sequence[str], problem_of: Callable[[str], str | None]) -> None:
+        """Records the problem of each text of a list, and each text given twice."""
+        for place, text in enumerate(texts):
+            if problem := problem_of(text):
+                self.complain(key, problem)
+            elif text in texts[:place]:
+                self.complain(key, f"{text} is given twice")
 
     def number(self, key: str, default: Any) -> Any:
         """Returns a whole number between the bounds of the key."""

@@ -266,6 +266,7 @@ MISTAKES = {
     "sort by nothing known": ("[time, user_id]", "[time, who]", "16: merge.sort_by: who is not among the columns"),
     "sort elsewhere": ("[time, user_id]", "[user_id]", "16: merge.sort_by: must begin with the partition column time"),
     "sort by a list": ("[time, user_id]", "[[time]]", "16: merge.sort_by: "),
+    "sort by a number": ("[time, user_id]", "[time, 5]", "16: merge.sort_by: 5 must be text: write it in quotes"),
     "sort by no list": ("[time, user_id]", "time", "16: merge.sort_by: must be a list of column names"),
     "number as text": ("interval: 600", "interval: often", "16: merge.interval: must be a whole number"),
     "flag as number": ("interval: 600", "interval: true", "16: merge.interval: must be a whole number"),
