@@ -15,6 +15,7 @@ from prism_assets.metadata.intake.arrivals import arrivals_of_batches
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.findings.history import HISTORY
 from prism_assets.stages.findings.registry import read_findings
+from prism_assets.stages.history import run
 from prism_assets.stages.history.run import HistoryReport, cancel_history, run_history
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows, utc
@@ -166,6 +167,26 @@ def test_the_last_day_of_a_part_closes_after_the_first_objects_of_the_next_part(
     assert closed(events) == [OLD]
     assert found(events) == []
     assert events.ids() == ids(first, late)
+
+
+def test_the_last_day_of_a_part_waits_while_the_next_part_is_registered(
+    events: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Listing a large prefix takes minutes, and a catalog run comes between."""
+    in_folder(events, OLD, old_rows())
+    in_folder(events, NEXT, old_rows(hour=23))
+    bring_in(events, OLD, OLD)
+    seen: list[list[date]] = []
+    register = run._register_page
+
+    def register_later(*arguments: Any) -> Any:
+        seen.append(closed(events))
+        return register(*arguments)
+
+    monkeypatch.setattr(run, "_register_page", register_later)
+    report = bring_in(events, NEXT)
+    assert seen == [[]]
+    assert [change.delayed_objects for change in report.stream.changes] == [0]
 
 
 def test_a_part_that_is_cancelled_closes_its_last_day(events: World) -> None:

@@ -101,16 +101,26 @@ WHERE o.prism_staging_object_id = n.id
 def begin(connection: Connection, stream_id: int, days: DateRange) -> None:
     """Notes that old objects of some days are registered from now on. Locks the row of the stream.
 
-    The days come before their objects. After a death between them, discovery counts the rest as too late.
+    The first day comes before its objects: after a death between them, discovery counts the rest as too late. The last
+    day of an earlier part keeps its place until `finish`, because it waits for the objects.
     """
     connection.execute(text(_BEGIN), {"stream": stream_id, "first": days.first, "last": days.last})
+
+
+def finish(connection: Connection, stream_id: int, days: DateRange) -> None:
+    """Notes that the old objects of some days are registered. Locks the row of the stream."""
+    connection.execute(text(_FINISH), {"stream": stream_id, "last": days.last})
 
 
 # `least` and `greatest` pass over nulls.
 _BEGIN = """
 UPDATE prism_streams SET history_from = least(history_from, CAST(:first AS date)),
-    history_until = greatest(history_until, CAST(:last AS date))
+    history_until = coalesce(history_until, CAST(:last AS date))
 WHERE prism_stream_id = :stream
+"""
+_FINISH = """
+UPDATE prism_streams SET history_until = greatest(history_until, CAST(:last AS date))
+WHERE prism_stream_id = :stream AND history_from IS NOT NULL
 """
 
 

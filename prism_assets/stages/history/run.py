@@ -133,7 +133,9 @@ def _register(
             )
             context.progress(f"history: {counted(report.registered, 'object')} registered")
         with context.database.begin() as connection:
+            history.finish(connection, stream.stream_id, days)
             stream_scans.forget_late(connection, stream.stream_id)
+            failpoint("history.in_finish")
     return report
 
 
