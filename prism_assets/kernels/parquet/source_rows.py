@@ -1,6 +1,6 @@
-"""Reads a file of Parquet that somebody else wrote: each row is a line of JSON for the readers of lines.
+"""Reads Parquet files of other writers. Each row becomes a line of JSON for the readers of lines.
 
-So its rows have a ledger, quarantine, drift and erasures like all lines, and the number of a line is that of its row.
+Rows therefore have a ledger, quarantine, drift and erasures like all lines. The number of a line is the row's number.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from prism_assets.kernels.parquet.json_texts import TEXT, json_texts, name_text
 from prism_assets.kernels.scratch import gathered
 
 _PIECE = 4 << 20
-"""Bytes of text that are made at once. A longer row is made alone."""
+"""Bytes of text in memory. A longer row is made alone."""
 _MOST_ROWS = 16_384
-"""Rows that are decoded at once."""
+"""Most rows of one decoded batch."""
 
 
 def lines_of_rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the rows of a file in order as lines of JSON, in pieces of about 4 MiB.
 
-    The file is in memory, and on disk beyond 64 MiB. Texts are decoded as dictionaries where the file has them, so that
-    a long text of many rows is held once. Raises UnsupportedContent for bytes that are no file of Parquet, for a
-    damaged one, and for types without a form in JSON.
+    The file is in memory, and on disk beyond 64 MiB. Dictionaries of texts stay dictionaries, so memory holds a long
+    text of many rows once. Raises UnsupportedContent for other content, for a damaged file, and for types without a
+    form in JSON.
     """
     content = gathered(pieces)
     if not content.size:

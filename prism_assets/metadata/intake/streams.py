@@ -36,7 +36,7 @@ class KnownStream:
     records: str = ""
     """The path to the records of its objects."""
     history: DateRange | None = None
-    """The days from the first to the last that `prism history` has registered, until it is cancelled."""
+    """The first and last day of the history, until it is cancelled."""
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:

@@ -1,4 +1,4 @@
-"""Compares manifests of an installation of the published design with the objects that they name."""
+"""Compares manifests of an installation of the published design with their objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY = "Keep all staging objects of the day: `prism history` makes its rows a
 def compare_manifest(
     context: StageContext, table: AdoptedTable, keys: TableKeys, day: AdoptedDay, stored: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Yields the faults of the manifest by which readers see a switched day. `stored` are lengths by key of the day."""
+    """Yields the faults of a switched day's manifest. `stored` has the lengths of the day's objects by key."""
     if not day.switched or day.version <= 0:
         return
     key = keys.manifest(day.date, day.version, day.version)

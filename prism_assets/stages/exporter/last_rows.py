@@ -1,4 +1,4 @@
-"""The last conversion with rows of each table, as alerts on stale tables need it."""
+"""The last conversion with rows of each table, for alerts on stale tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from prism_assets.metadata.intake import intake_figures
 class LastRows:
     """Keeps the answers of earlier looks.
 
-    A look reads a thousand conversions of a table. Without rows in all of them, the first is an upper bound, which
-    moves on with each conversion. A table whose objects have no rows would never be stale.
+    A look reads the last thousand conversions of a table. If none has rows, the time of the first is an upper bound,
+    and this bound moves on with each conversion. Without earlier answers such a table would never be stale.
     """
 
     def __init__(self) -> None:

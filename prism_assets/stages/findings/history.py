@@ -1,4 +1,4 @@
-"""Old objects of tables: those that wait for `prism history`, and those that it has not registered."""
+"""Old objects of tables: waiting for `prism history`, or unregistered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prism_assets.stages.findings.subject import Look, Subject
 
 
 def find_history(look: Look) -> Iterator[Finding]:
-    """Tables whose history is not complete. A run at work goes on by itself; otherwise a person has to."""
+    """Tables with an incomplete history. A running command goes on by itself; without one a person must run it."""
     found = [*_find_waiting(look), *_find_late(look), *_find_part_ends(look)]
     holders = leases.holders(look.connection, LeaseKind.HISTORY, sorted({table for table, _ in found})) if found else {}
     for table_id, finding in found:
@@ -47,9 +47,9 @@ def _find_waiting(look: Look) -> Iterator[tuple[int, Finding]]:
 
 
 def _find_late(look: Look) -> Iterator[tuple[int, Finding]]:
-    """Objects whose writer was late, or whose registration a restore of PostgreSQL has lost: one finding a stream.
+    """Late objects, and objects with a registration lost by a restore of PostgreSQL. One finding a stream.
 
-    Listings count them. Days that were never brought in are left out on purpose.
+    Listings count these objects. Days without a history are left out on purpose.
     """
     for item in look.listed:
         late = item.left_out.get(LeftOut.AFTER_HISTORY, 0)

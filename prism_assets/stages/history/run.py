@@ -107,9 +107,7 @@ def run_history(
 
 
 def cancel_history(context: StageContext, name: str) -> Cancelled:
-    """Ends a history: forgets its objects that no batch has begun, or gives them to Stream where no `since` leaves them
-    out.
-    """
+    """Ends a history. Forgets its waiting objects where `since` leaves them out, and gives all others to Stream."""
     context.check_lake()
     table = choose_table(context, name)
     with context.database.begin() as connection:
