@@ -51,13 +51,11 @@ def records_of(objects: Sequence[Chunks]) -> str | None:
 
 
 def _is_parquet(chunks: Chunks) -> bool:
-    """Whether an object is a file of Parquet, and no spool object of a topic."""
+    """Whether an object is a file of Parquet, sound or not, and no sound spool object of a topic."""
     try:
         spool_file_of(chunks())
-    except UnsupportedContent:
+    except (InvariantBroken, UnsupportedContent):
         return True
-    except InvariantBroken:  # a damaged one
-        return False
     return False
 
 

@@ -10,9 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from prism_assets.domain.errors import WrongUse
 from prism_assets.drafting.draft import draft_file
 from prism_assets.drafting.trial import read_table, try_table
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.stages.history.run import run_history
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
@@ -88,6 +91,14 @@ def test_the_day_of_a_hive_folder_is_read_from_the_key(world: World) -> None:
     world.stream(NOON)
     world.catalog(NOON)
     assert world.query("SELECT dt, id FROM log.events") == [(OLD, 7)]
+
+
+def test_a_damaged_sample_is_refused_with_its_sentence(tmp_path: Path) -> None:
+    sample = tmp_path / "part-0.snappy.parquet"
+    sample.write_bytes(parquet(some_rows(20, utc(NOON)))[:-9])
+    nowhere = StoreConfig(local_root="/nowhere")
+    with pytest.raises(WrongUse, match=r"part-0\.snappy\.parquet: it is no sound file of Parquet"):
+        draft_file(nowhere, "log.events", str(sample), url="s3://staging/events/", folder=None, now=utc(NOON))
 
 
 def test_a_table_is_drafted_from_a_sample_of_parquet(world: World, tmp_path: Path) -> None:
