@@ -41,7 +41,7 @@ from bench.lake_state import (
 )
 from bench.platform import bench_stack
 from bench.report import Grid, Report, Verdict
-from prism_assets.defs.keys import group_of
+from prism_assets.defs.keys import groups_of
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.build import build_sensors
@@ -244,7 +244,8 @@ def _build() -> Figure:
 
 def _lineage(home: Path, size: LakeSize, chromium: Path) -> list[Figure]:
     """Times the lineage page of the first group as a person opens it, without the daemon."""
-    group = group_of(size.names()[0])
+    table = size.names()[0]
+    group = groups_of([table])[table]
     with DagsterServer(home, {}, ("dagster_webserver",)) as server:
         page = server.url(f"locations/prism_assets/asset-groups/{group}")
         times = lineage_times(chromium, page, _LOOKS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dagster import Definitions
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.checks.table import build_table_check
+from prism_assets.defs.checks.table import build_table_checks
 from prism_assets.defs.garbage import build_garbage_collection
 from prism_assets.defs.location import Location
 from prism_assets.defs.maintenance import build_maintenance
@@ -23,7 +23,7 @@ def build_definitions(location: Location) -> Definitions:
     garbage_collection, after_it = build_garbage_collection(location)
     return Definitions(
         assets=build_assets(location),
-        asset_checks=build_table_check(location),
+        asset_checks=build_table_checks(location),
         jobs=[maintenance, garbage_collection],
         schedules=[nightly, after_it],
         sensors=build_sensors(location),

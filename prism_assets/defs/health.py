@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
+from dagster import DagsterInstance, MetadataValue, TableColumn, TableRecord, TableSchema
 
 from prism_assets.defs.checks.evaluate import Selection, evaluate
+from prism_assets.defs.checks.runless import last_outcomes
 from prism_assets.defs.checks.specs import checks_of
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
@@ -119,20 +120,27 @@ class Health:
         return [*self.status.findings, *(item for day in self.status.partitions for item in day.findings)]
 
 
-def read_health(context: StageContext, location: Location, names: Collection[str], now: datetime) -> list[Health]:
-    """Returns the health of tables, sorted by name. The checks of catalogs are left out: `table_checks` runs them."""
+def read_health(
+    context: StageContext, instance: DagsterInstance, location: Location, names: Collection[str], now: datetime
+) -> list[Health]:
+    """Returns the health of tables, sorted by name.
+
+    Asks no catalog: `table_checks` does, in turn, and its last answers in Dagster count.
+    """
     tables = context.choose_tables(names)
     found: dict[str, list[CheckOutcome]] = {str(table.name): [] for table in tables}
     for stage in Stage:
         of_stage = {str(table.name) for table in location.tables_of(stage)} & found.keys()
-        wanted = frozenset(
-            (str(table.name), check.name)
+        checks = [
+            (str(table.name), check)
             for table in tables
             if str(table.name) in of_stage
             for check in checks_of(stage, table)
-            if not check.asks_catalog
-        )
-        for outcome in evaluate(context, Selection(stage, wanted), location.limits(), now):
+        ]
+        wanted = frozenset((name, check.name) for name, check in checks if not check.asks_catalog)
+        asked = [(name, check.name) for name, check in checks if check.asks_catalog]
+        current = evaluate(context, Selection(stage, wanted), location.limits(), now)
+        for outcome in (*current, *last_outcomes(instance, asked)):
             found[outcome.table].append(outcome)
     known = {item.table: item for item in read_status(context, now=now, names=sorted(found))}
     return [Health(known[name], tuple(found[name])) for name in sorted(found)]

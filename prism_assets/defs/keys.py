@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from datetime import date
 from functools import cache
+from itertools import count
 
 from dagster import AssetKey, DailyPartitionsDefinition
 
@@ -57,9 +59,19 @@ def table_key(table: str) -> AssetKey:
     return AssetKey(["prism", table])
 
 
-def group_of(table: str) -> str:
-    """Returns the group of a table's assets in the lineage, such as `log_events`. Dagster allows no dot."""
-    return table.replace(".", "_")
+def groups_of(tables: Iterable[str]) -> dict[str, str]:
+    """Returns the group of each table's assets in the lineage, such as `log_events`. Dagster allows no dot.
+
+    Of names such as `a.b_c` and `a_b.c`, the later one has a further underscore after its schema.
+    """
+    groups: dict[str, str] = {}
+    taken: set[str] = set()
+    for table in sorted(tables):
+        schema, _, name = table.partition(".")
+        candidates = (f"{schema}{'_' * more}{name}" for more in count(1))
+        groups[table] = next(group for group in candidates if group not in taken)
+        taken.add(groups[table])
+    return groups
 
 
 def topic_key(cluster: str, topic: str) -> AssetKey:

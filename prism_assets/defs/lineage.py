@@ -34,7 +34,7 @@ _MODULES = {
 
 
 def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> AssetSpec:
-    """Returns the asset with its table's tag and links to the table file and the stage's module.
+    """Returns the asset with its table's group and tag, and links to the table file and the stage's module.
 
     The selection `tag:"prism/table"="log.pv_log"` then shows one row of the lineage.
     """
@@ -42,7 +42,7 @@ def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> Asset
     module = _PACKAGE / "stages" / f"{_MODULES[stage]}.py"
     links = [_SourceLink(Path(table.path), location.folder.absolute().parent, "table file")] if table.path else []
     links.append(_SourceLink(module, _PACKAGE.parent, f"module of {stage}"))
-    return spec.merge_attributes(
+    return spec.replace_attributes(group_name=location.groups[str(table.name)]).merge_attributes(
         tags={TABLE_TAG: str(table.name)},
         metadata={"dagster/table_name": str(table.name), **_metadata(links, location.source_url)},
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 from dagster import get_dagster_logger
 
-from prism_assets.defs.keys import Stage
+from prism_assets.defs.keys import Stage, groups_of
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.tables.assets import assets_of
@@ -47,6 +48,11 @@ class Location:
         """Returns `schema.table` of all tables, or of those with an asset of a stage, sorted."""
         tables = self.tables_of(stage) if stage else self.tables
         return tuple(sorted(str(table.name) for table in tables))
+
+    @cached_property
+    def groups(self) -> Mapping[str, str]:
+        """The group of each table's assets in the lineage."""
+        return groups_of(self.names())
 
     def limits(self) -> dict[str, CheckLimits]:
         """Returns the limits of checks by table."""

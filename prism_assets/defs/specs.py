@@ -8,7 +8,7 @@ from typing import Any
 
 from dagster import AssetKey, AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstraints, TableSchema
 
-from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily, group_of, table_key, topic_key
+from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily, table_key, topic_key
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.records.change_log import log_name
 from prism_assets.domain.tables.definition import TableDefinition
@@ -66,7 +66,6 @@ def staging_spec(table: TableDefinition) -> AssetSpec:
     return AssetSpec(
         asset_key(str(table.name), "staging"),
         deps=[topic_key(topic.cluster, topic.name) for topic in topics],
-        group_name=group_of(str(table.name)),
         description=_describe(table, what),
         kinds={"s3", "parquet"} if only_topics else {"s3", "json"},
         owners=_owners(table),
@@ -82,7 +81,6 @@ def table_spec(table: TableDefinition) -> AssetSpec:
     return AssetSpec(
         table_key(name),
         deps=[asset_key(name, stage.value) for stage in ends],
-        group_name=group_of(name),
         description=_describe(table, "the whole table, with its health: days, rows, checks, and what waits"),
         kinds={"table"},
         owners=_owners(table),
@@ -102,7 +100,6 @@ def stage_specs(stage: Stage, tables: tuple[TableDefinition, ...], first_day: da
             deps=_upstream(stage, table),
             skippable=True,
             partitions_def=daily(first_day, table.timezone),
-            group_name=group_of(str(table.name)),
             description=_describe(table, _ABOUT[stage]),
             kinds=_KINDS[stage],
             owners=_owners(table),

@@ -21,6 +21,7 @@ from dagster._daemon.backfill import execute_backfill_iteration
 import prism_assets
 from prism_assets.defs.keys import asset_key
 from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.defs.test_checks import MOST
 from prism_assets_tests.world import World
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::dagster.BetaWarning")
@@ -88,7 +89,13 @@ class Desk:
         found = {first: run.status for (first, _), run in zip(ends, runs, strict=True)}
         assert len(found) == len(runs), "a day has one run for all of its tables"
         assert all(len(run.asset_selection or ()) == len(TABLES) for run in runs)
+        assert all(self.planned(run.run_id) <= MOST * len(TABLES) for run in runs)
         return found
+
+    def planned(self, run_id: str) -> int:
+        """Returns the number of planned events of a run."""
+        events = [entry.dagster_event for entry in self.instance.all_logs(run_id) if entry.dagster_event]
+        return sum(event.event_type_value.endswith("_PLANNED") for event in events)
 
     def green(self, part: str = "live", table: str = TABLES[0]) -> set[str]:
         return self.instance.get_materialized_partitions(asset_key(table, part))
@@ -134,6 +141,7 @@ def test_a_backfill_is_one_run_a_day_over_all_its_tables_and_brings_lost_days_ba
         assert desk.green("catalog", table) == {day.isoformat() for day in DAYS}
     ids = settled.ids()
     assert len(ids) == 3 * len(DAYS)
+    assert {desk.planned(run.run_id) for run in desk.instance.get_runs()} == {len(TABLES)}
     lose(settled, DAYS[2:])
     desk.backfill(DAYS[2:])
     desk.backfill(DAYS[2:], "catalog")

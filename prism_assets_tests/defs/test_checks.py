@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,15 +25,19 @@ from dagster import (
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from sqlalchemy import text
 
+from prism_assets.defs.checks.runless import last_outcomes
 from prism_assets.defs.checks.specs import kinds_of
-from prism_assets.defs.keys import FAILED_TABLES_TAG, Stage, asset_key, part_of, table_of
+from prism_assets.defs.checks.table import build_table_checks
+from prism_assets.defs.health import HEALTHY
+from prism_assets.defs.keys import FAILED_TABLES_TAG, Stage, asset_key, part_of, table_key, table_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_platform
 from prism_assets.defs.sensors.reported import Reported
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
-from prism_assets_tests.defs.test_runs import NOW, TODAY, assets_of, run
+from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, assets_of, run
 from prism_assets_tests.defs.test_sensors import tick
+from prism_assets_tests.requests import a_join_table
 from prism_assets_tests.topics import a_topic_table
 from prism_assets_tests.world import World
 
@@ -41,12 +46,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run 
 
 
 def run_alone(
-    instance: DagsterInstance, location: Location, part: str, name: str, table: str = "log.events"
+    instance: DagsterInstance, location: Location, name: str, table: str = "log.events"
 ) -> ExecuteInProcessResult:
-    """Runs one check, as the button of the UI does."""
+    """Runs one check of a whole table, as the button of the UI does."""
     return materialize(
-        assets_of(location),
-        selection=AssetSelection.checks(AssetCheckKey(asset_key(table, part), name)),
+        [*assets_of(location), *build_table_checks(location)],
+        selection=AssetSelection.checks(AssetCheckKey(table_key(table), name)),
         resources=build_platform(),
         instance=instance,
         raise_on_error=False,
@@ -77,34 +82,62 @@ def said_by(result: SensorResult) -> str:
 
 def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) -> None:
     location = a_location(tmp_path_factory.mktemp("files"), a_table())
-    keys = {(part_of(key.asset_key), key.name) for asset in assets_of(location) for key in asset.check_keys}
-    assert keys == {
-        ("live", "rows_balance"),
-        ("live", "divided_lines"),
-        ("live", "unread_objects"),
-        ("live", "silent_streams"),
-        ("live", "undefined_fields"),
-        ("live", "quarantine_rate"),
-        ("live", "value_lengths"),
-        ("merged", "object_sizes"),
-        ("merged", "unmerged_age"),
-        ("catalog", "closing_blocked"),
-        ("catalog", "catalog_agrees"),
-        ("catalog", "erasures_proved"),
-    }
-    blocking = {spec.name for asset in assets_of(location) for spec in asset.check_specs if spec.blocking}
-    assert blocking == {"rows_balance"}
+    keys = [key for step in build_table_checks(location) for key in step.check_keys]
+    assert {key.asset_key for key in keys} == {table_key("log.events")}
+    assert {key.name for key in keys} == {*OTHERS, "rows_balance", HEALTHY}
+    (planned,) = [spec for asset in assets_of(location) for spec in asset.check_specs]
+    assert planned.key == AssetCheckKey(asset_key("log.events", "live"), "rows_balance")
+    assert planned.blocking
+    (live,) = [asset for asset in assets_of(location) if planned.key in asset.check_keys]
+    assert planned.partitions_def == live.partitions_def is not None
 
 
 def test_a_table_that_reads_a_topic_has_checks_of_its_offsets_too(tmp_path_factory: pytest.TempPathFactory) -> None:
     location = a_location(tmp_path_factory.mktemp("files"), a_table(), a_topic_table("log.messages"))
-    keys = {(table_of(key.asset_key), key.name) for asset in assets_of(location) for key in asset.check_keys}
+    keys = {(table_of(key.asset_key), key.name) for step in build_table_checks(location) for key in step.check_keys}
     more = {check for table, check in keys if table == "log.messages"} - {
         check for table, check in keys if table == "log.events"
     }
     assert more == {"offsets_contiguous", "topics_read", "lag", "offsets_skipped"}
-    blocking = {spec.name for asset in assets_of(location) for spec in asset.check_specs if spec.blocking}
-    assert blocking == {"rows_balance", "offsets_contiguous"}
+
+
+def planned(instance: DagsterInstance, result: ExecuteInProcessResult) -> list[str]:
+    """Returns the planned events of a run: parts of tables, and names of checks."""
+    events = [entry.dagster_event for entry in instance.all_logs(result.run_id) if entry.dagster_event]
+    assets = [event.asset_key for event in events if event.event_type_value == "ASSET_MATERIALIZATION_PLANNED"]
+    checks = [event.asset_check_planned_data for event in events if event.event_type_value == CHECK_PLANNED]
+    return sorted([*(part_of(key) for key in assets if key), *(item.check_name for item in checks)])
+
+
+CHECK_PLANNED = "ASSET_CHECK_EVALUATION_PLANNED"
+MOST = 5
+"""Planned events of a table and run."""
+
+
+def test_a_run_plans_at_most_five_events_for_a_table(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(iceberg="true"))
+    everything = planned(instance, run(instance, location, ["live", "merged", "catalog", "iceberg"]))
+    assert everything == ["catalog", "iceberg", "live", "merged", "rows_balance"]
+    assert len(everything) == MOST
+    assert planned(instance, run(instance, location, ["live"])) == ["live", "rows_balance"]
+    assert planned(instance, run(instance, location, ["catalog"])) == ["catalog"]
+    assert planned(instance, run(instance, location, ["live"], by_sensor=True)) == ["live"]
+
+
+@pytest.mark.parametrize(
+    ("text_of", "most"),
+    [
+        (a_table(iceberg="true"), 5),
+        (a_topic_table("log.messages") + "iceberg: true\n", 5),
+        (a_join_table(), 3),
+    ],
+)
+def test_all_assets_of_a_table_with_their_checks_are_five_at_most(tmp_path: Path, text_of: str, most: int) -> None:
+    location = a_location(tmp_path, text_of)
+    (table, *_) = sorted(location.names())
+    assets = [key for asset in assets_of(location) for key in asset.keys]
+    checks = [key.asset_key for asset in assets_of(location) for key in asset.check_keys]
+    assert [table_of(key) for key in (*assets, *checks)].count(table) == most <= MOST
 
 
 def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: DagsterInstance) -> None:
@@ -112,14 +145,47 @@ def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: Dag
     settled.drop(some_rows(3, NOW))
     result = run(instance, location, ["live", "merged", "catalog"])
     assert result.success
-    found = said(result)
-    assert len(found) == CHECKS
-    assert all(item.passed for item in found.values())
-    balance = found["log.events", "rows_balance"]
+    ((name, balance),) = said(result).items()
+    assert name == ("log.events", "rows_balance")
+    assert (balance.passed, balance.partition, balance.blocking) == (True, TODAY, True)
     assert balance.description == "3 lines in = 3 rows out + 0 quarantined, for each of 1 object"
     assert balance.metadata["rows out"].value == 3
-    agrees = found["log.events", "catalog_agrees"].description
-    assert agrees == "1 published day of the last 14 is in the catalog as recorded"
+    assert last(instance, "catalog_agrees") is None, "what passes needs no event"
+    alone = said(run_alone(instance, location, "catalog_agrees"))["log.events", "catalog_agrees"]
+    assert alone.description == "1 published day of the last 14 is in the catalog as recorded"
+
+
+def test_the_balance_of_a_day_is_that_of_its_objects(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    settled.drop(some_rows(2, NOW - timedelta(days=1)))
+    run(instance, location, ["live"])
+    lose_a_row(settled, "000002.gz")
+    with settled.context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_staging_objects SET finish_time = finish_time - interval '2 days'"))
+    today, yesterday = (run(instance, location, ["live"], day=day) for day in (TODAY, YESTERDAY))
+    assert (today.success, yesterday.success) == (True, False)
+    for result, day, passed in ((today, TODAY, True), (yesterday, YESTERDAY, False)):
+        (balance,) = said(result).values()
+        assert (balance.partition, balance.passed) == (day, passed)
+
+
+def lose_a_row(world: World, name: str) -> None:
+    """Lets PostgreSQL count one row less in the small objects of a staging object."""
+    with world.context.database.begin() as connection:
+        connection.execute(
+            text(
+                "UPDATE prism_small_objects SET row_count = row_count - 1 FROM prism_staging_objects o "
+                "WHERE o.prism_staging_object_id = prism_small_objects.prism_staging_object_id "
+                f"AND o.object_key LIKE '%/{name}'"
+            )
+        )
+
+
+def last(instance: DagsterInstance, check: str, table: str = "log.events") -> bool | None:
+    """Returns whether a check of a whole table passed in Dagster's last result."""
+    found = last_outcomes(instance, [(table, check)])
+    return found[0].passed if found else None
 
 
 def test_a_sensors_run_tells_what_fails_and_no_more(settled: World, instance: DagsterInstance) -> None:
@@ -132,7 +198,24 @@ def test_a_sensors_run_tells_what_fails_and_no_more(settled: World, instance: Da
     settled.drop(["no row"])
     settled.discover(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
     result = run(instance, location, ["live"], tables=["log.events", "log.idle"], by_sensor=True)
-    assert list(said(result)) == [("log.events", "quarantine_rate")]
+    assert said(result) == {}
+    assert last(instance, "quarantine_rate") is False
+    assert last(instance, "quarantine_rate", "log.idle") is None
+
+
+def test_a_run_reports_a_check_when_it_begins_to_fail_and_when_it_passes_again(
+    settled: World, instance: DagsterInstance
+) -> None:
+    strict = a_location(settled.root, a_table())
+    settled.drop([*some_rows(3, NOW), "no row"])
+    for _ in range(2):
+        run(instance, strict, ["live"])
+    loose = a_location(settled.root, a_table() + "checks: {quarantine_rate: 0.5}\n")
+    run(instance, loose, ["live"])
+    key = AssetCheckKey(table_key("log.events"), "quarantine_rate")
+    records = instance.event_log_storage.get_asset_check_execution_history(key, limit=10)
+    assert [record.evaluation.passed for record in records if record.evaluation] == [True, False]
+    assert {record.run_id for record in records} == {""}, "without a run"
 
 
 def test_rows_out_of_balance_keep_the_run_from_the_catalog(settled: World, instance: DagsterInstance) -> None:
@@ -155,7 +238,7 @@ def test_rows_out_of_balance_keep_the_run_from_the_catalog(settled: World, insta
         "log.events": False,
         "log.good": True,
     }
-    assert not any(name == "closing_blocked" for _, name in found)
+    assert (last(instance, "rows_balance"), last(instance, "rows_balance", "log.good")) == (False, None)
     failure = result.failure_data_for_node("live_utc")
     assert failure is not None
     assert failure.user_failure_data is not None
@@ -170,7 +253,7 @@ def test_a_check_runs_alone_without_a_day(settled: World, instance: DagsterInsta
     location = a_location(settled.root, a_table(), a_table("log.other"))
     settled.drop([*some_rows(3, NOW), "no row"])
     run(instance, location, ["live"], tables=["log.events", "log.other"])
-    result = run_alone(instance, location, "live", "quarantine_rate")
+    result = run_alone(instance, location, "quarantine_rate")
     assert result.success
     assert list(said(result)) == [("log.events", "quarantine_rate")]
     found = said(result)["log.events", "quarantine_rate"]
@@ -185,7 +268,7 @@ def test_a_check_runs_alone_without_a_day(settled: World, instance: DagsterInsta
 def test_limits_come_from_the_table_file(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table() + "checks: {quarantine_rate: 0.5}\n")
     settled.drop([*some_rows(3, NOW), "no row"])
-    assert said(run(instance, location, ["live"]))["log.events", "quarantine_rate"].passed
+    assert said(run_alone(instance, location, "quarantine_rate"))["log.events", "quarantine_rate"].passed
 
 
 def test_all_checks_are_run_by_themselves_and_told_once(settled: World, instance: DagsterInstance) -> None:
@@ -238,8 +321,8 @@ def test_what_a_tick_finds_is_kept_by_dagster_without_a_run(settled: World, inst
     run(instance, location, ["live"])
     for event in tick(instance, location, "table_checks").asset_events:
         instance.report_runless_asset_event(event)
-    key = AssetCheckKey(asset_key("log.events", "live"), "quarantine_rate")
-    (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    key = AssetCheckKey(table_key("log.events"), "quarantine_rate")
+    (record, *_) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
     assert record.evaluation is not None
     assert (record.evaluation.passed, record.evaluation.severity) == (False, AssetCheckSeverity.WARN)
     assert record.evaluation.metadata["share"].value == 0.25
@@ -415,7 +498,7 @@ def test_a_catalog_that_lost_a_table_is_told_apart_from_postgresql(settled: Worl
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live", "catalog"])
     settled.reader()._glue.delete_table(DatabaseName=f"{settled.settings.glue_database_prefix}log", Name="events")
-    found = said(run_alone(instance, location, "catalog", "catalog_agrees"))["log.events", "catalog_agrees"]
+    found = said(run_alone(instance, location, "catalog_agrees"))["log.events", "catalog_agrees"]
     assert (found.passed, found.severity) == (False, AssetCheckSeverity.ERROR)
     assert f"for 1 of 1 day: {TODAY} is missing" in str(found.description)
     assert "`prism catalog --republish --table log.events` mends it" in str(found.description)

@@ -54,6 +54,13 @@ def test_a_table_is_one_group_with_four_assets_and_one_of_the_whole(tmp_path: Pa
     assert {tuple(spec.owners) for spec in specs.values()} == {("team:test",)}
 
 
+def test_tables_whose_names_differ_have_groups_that_differ(tmp_path: Path) -> None:
+    specs = specs_of(tmp_path, a_table("a_b.c"), a_table("a.b_c"), a_table("a.b__c"))
+    groups = {table_of(spec.key): spec.group_name for spec in specs.values()}
+    assert groups == {"a.b_c": "a_b_c", "a.b__c": "a_b__c", "a_b.c": "a_b___c"}
+    assert len({(table_of(spec.key), spec.group_name) for spec in specs.values()}) == 3
+
+
 def test_lineage_runs_from_staging_to_catalog(tmp_path: Path) -> None:
     specs = specs_of(tmp_path, a_table())
     upstream = {part_of(spec.key): sorted(part_of(dep.asset_key) for dep in spec.deps) for spec in specs.values()}

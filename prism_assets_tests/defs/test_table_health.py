@@ -17,10 +17,14 @@ from dagster import (
     materialize,
 )
 
-from prism_assets.defs.checks.table import build_table_check
+from prism_assets.defs.checks.runless import report_changes
+from prism_assets.defs.checks.table import build_table_checks
 from prism_assets.defs.health import HEALTHY
 from prism_assets.defs.keys import table_key
+from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_platform
+from prism_assets.stages.checks.days import CATALOG_AGREES
+from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import NOW, assets_of, run
@@ -88,6 +92,53 @@ def test_a_table_that_becomes_unhealthy_is_reported_at_once_and_again_when_it_is
     assert check.passed, check.description
 
 
+def test_a_table_whose_catalog_differs_is_unhealthy_by_the_last_check_of_the_catalog(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._ENOUGH_SECONDS", 3_600.0)
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live", "catalog"])
+    known = checks(instance, location)
+    before = tick(instance, location, "table_health")
+    assert reported(before)["log.events"][1].passed
+    settled.glue.remove(settled.context.choose_tables(None)[0])
+    differs = checks(instance, location, known.cursor)
+    with monkeypatch.context() as patch:
+        patch.setenv("PRISM_GLUE_ENDPOINT", "http://127.0.0.1:1")
+        sick = tick(instance, location, "table_health", before.cursor)
+    _, check = reported(sick)["log.events"]
+    assert not check.passed
+    assert (check.description or "").startswith("catalog_agrees: ")
+
+    settled.catalog(NOW.strftime("%Y-%m-%dT%H:%M"), republish=True)
+    checks(instance, location, differs.cursor)
+    assert reported(tick(instance, location, "table_health", sick.cursor))["log.events"][1].passed
+
+
+def test_a_failure_of_the_catalog_that_a_person_found_ends_with_the_next_check_of_the_sensor(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._ENOUGH_SECONDS", 3_600.0)
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live", "catalog"])
+    known = checks(instance, location)
+    wrong = CheckOutcome(table="log.events", check=CATALOG_AGREES, passed=False, sentence="a day is missing")
+    assert report_changes(instance, [wrong]) == [wrong]
+    assert not reported(tick(instance, location, "table_health"))["log.events"][1].passed
+    checks(instance, location, known.cursor)
+    assert reported(tick(instance, location, "table_health"))["log.events"][1].passed
+
+
+def checks(instance: DagsterInstance, location: Location, cursor: str | None = None) -> SensorResult:
+    """One tick of table_checks, whose events the daemon stores."""
+    result = tick(instance, location, "table_checks", cursor)
+    for event in result.asset_events:
+        instance.report_runless_asset_event(event)
+    return result
+
+
 def said_reason(result: SensorResult) -> str:
     assert result.skip_reason is not None
     return result.skip_reason.skip_message or ""
@@ -127,7 +178,7 @@ def test_a_person_runs_the_check_of_one_table(settled: World, instance: DagsterI
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live", "catalog"])
     result = materialize(
-        [*assets_of(location), *build_table_check(location)],
+        [*assets_of(location), *build_table_checks(location)],
         selection=AssetSelection.checks(AssetCheckKey(KEY, HEALTHY)),
         resources=build_platform(),
         instance=instance,

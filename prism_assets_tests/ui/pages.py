@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from prism_assets.defs.keys import group_of
+from prism_assets.defs.keys import groups_of
 from prism_assets_tests.defs.server import DagsterServer
 
 PATIENCE = 300_000.0
@@ -50,7 +50,7 @@ class Ui:
 
     def group(self, table: str) -> None:
         """Opens the lineage of a table: one group."""
-        self._open(f"locations/prism_assets/asset-groups/{group_of(table)}")
+        self._open(f"locations/prism_assets/asset-groups/{groups_of([table])[table]}")
         # From afar, nodes of a graph are drawn without tooltips.
         expect(self.page.get_by_text(f"{table.partition('.')[2]}_catalog").first).to_be_visible()
         self.rest()
@@ -97,9 +97,9 @@ class Ui:
         expect(self.page.get_by_text(re.compile(r"Materialized|Failed")).first).to_be_visible()
         self.rest()
 
-    def check(self, table: str, part: str, name: str) -> Locator:
-        """Opens one check of an asset, and returns its part of the page."""
-        self._open(f"{_asset(table, part)}?view=checks&checkDetail={name}")
+    def check(self, table: str, name: str) -> Locator:
+        """Opens one check of a whole table, and returns its part of the page."""
+        self._open(f"assets/prism/{table}?view=checks&checkDetail={name}")
         expect(self.page.get_by_text("Evaluation result")).to_be_visible()
         self.rest()
         return self.page.locator("body")

@@ -63,7 +63,7 @@ def main() -> int:
         save("partitions")
         ui.asset(ORDERS, "merged")
         save("asset")
-        ui.check(VISITS, "live", "quarantine_rate")
+        ui.check(VISITS, "quarantine_rate")
         save("check")
         ui.sensor("new_objects")
         save("sensor")

@@ -76,7 +76,7 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
             assert all(wanted <= found for found in made.values()), made
             ui.partitions_of(VISITS, "catalog")
 
-            page = ui.check(VISITS, "live", "quarantine_rate").inner_text()
+            page = ui.check(VISITS, "quarantine_rate").inner_text()
             assert "5 of 105 lines of the last day are quarantined (4.76%), above the limit of 0.10%" in page
             assert "5 bad_json" in page
 

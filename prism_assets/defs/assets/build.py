@@ -3,7 +3,7 @@
 # Dagster reads the annotations of steps and sensors, so this module does not postpone them.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from typing import Any
 
 from dagster import (
@@ -26,8 +26,9 @@ from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
 from prism_assets.defs.assets.outcome import Outcome, RunOrder, fail_for_problems, report
 from prism_assets.defs.assets.records import make_records
-from prism_assets.defs.checks.evaluate import Selection, blocking_problems, evaluate, evaluate_with, results
-from prism_assets.defs.checks.specs import check_specs
+from prism_assets.defs.checks.evaluate import Evaluated, Selection, evaluate, evaluate_with, planned_results
+from prism_assets.defs.checks.runless import report_changes
+from prism_assets.defs.checks.specs import planned_specs
 from prism_assets.defs.keys import Stage, daily, step_name
 from prism_assets.defs.lineage import placed
 from prism_assets.defs.location import Location
@@ -79,7 +80,7 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
     @multi_asset(
         name=step_name(stage, zone),
         specs=specs,
-        check_specs=list(check_specs(stage, tables)),
+        check_specs=list(planned_specs(stage, tables, location.first_day)),
         partitions_def=daily(location.first_day, zone),
         can_subset=True,
         pool=stage.pool,
@@ -92,13 +93,16 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
     ) -> Iterator[MaterializeResult[Any] | AssetMaterialization | AssetCheckResult]:
         selection = Selection.of(context, stage)
         if not context.selected_asset_keys:
-            yield from results(stage, _check_alone(context, prism_platform, location, selection))
+            yield from planned_results(stage, _check_alone(context, prism_platform, location, selection))
             return
         order, log = RunOrder.of(context, stage), context.log
         # The platform stays open until the last event: the run's lock shows that its process is alive.
         with failures.mapped(), prism_platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, order, selection, log.warning)
-            reported = yield from report(order, outcome, results(stage, checked), location.first_day, zone)
+            results = planned_results(stage, checked.planned)
+            reported = yield from report(order, outcome, results, location.first_day, zone)
+            for change in report_changes(context.instance, checked.others):
+                log.info(f"{change.table}: check {change.check}: {change.sentence}")
             reported_positions.record(stages, outcome.positions, reported, log.warning)
             fail_for_problems(context, order, outcome)
 
@@ -107,7 +111,7 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
 
 def _carry_out(
     stages: StageContext, location: Location, order: RunOrder, selection: Selection, warn: Callable[[str], None]
-) -> tuple[Outcome, tuple[CheckOutcome, ...]]:
+) -> tuple[Outcome, Evaluated]:
     """Does the work of a stage, then runs its checks. Tables fail if their rows do not balance.
 
     In manual runs, two more kinds of tables fail: those whose checks could not run, because dependents must not
@@ -122,14 +126,15 @@ def _carry_out(
     except PrismError as error:
         warn(f"the checks were not run: {error}")
         unchecked = () if order.by_sensor else order.tables
-        return outcome.with_problems(Problem.of(error, table) for table in unchecked), ()
-    return outcome.with_problems(blocking_problems(order.stage, checked)), checked
+        return outcome.with_problems(Problem.of(error, table) for table in unchecked), Evaluated()
+    return outcome.with_problems(checked.blocking_problems()), checked
 
 
 def _check_alone(
     context: AssetExecutionContext, prism_platform: PlatformResource, location: Location, selection: Selection
 ) -> tuple[CheckOutcome, ...]:
-    """Runs checks without their stage, for people and for the schedule."""
+    """Runs planned checks without their stage, for people: of the day chosen, or of the last conversions."""
     log = context.log
+    day = date.fromisoformat(context.partition_key) if context.has_partition_key else None
     with failures.mapped(), prism_platform.open(location, log.info, log.warning, context.run.run_id) as stages:
-        return evaluate(stages, selection, location.limits(), datetime.now(timezone.utc))
+        return evaluate(stages, selection, location.limits(), datetime.now(timezone.utc), day=day)

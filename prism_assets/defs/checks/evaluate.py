@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 
-from dagster import AssetCheckResult, AssetExecutionContext
+from dagster import AssetCheckExecutionContext, AssetCheckResult, AssetExecutionContext, AssetKey
 
 from prism_assets.defs.assets.outcome import RunOrder
-from prism_assets.defs.checks.specs import kinds_of, severity_of
-from prism_assets.defs.keys import Stage, asset_key, table_of
+from prism_assets.defs.checks.specs import PLANNED, kinds_of, severity_of
+from prism_assets.defs.keys import Stage, asset_key, table_key, table_of
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks.outcomes import CheckOutcome
-from prism_assets.stages.checks.run import run_checks
+from prism_assets.stages.checks.run import CHECKS, run_checks
 from prism_assets.stages.context import StageContext
 
 
@@ -26,7 +26,7 @@ class Selection:
     wanted: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, context: AssetExecutionContext, stage: Stage) -> Selection:
+    def of(cls, context: AssetExecutionContext | AssetCheckExecutionContext, stage: Stage) -> Selection:
         """Reads the selection of a run."""
         keys = context.selected_asset_check_keys
         return cls(stage, frozenset((table_of(key.asset_key), key.name) for key in keys))
@@ -42,14 +42,38 @@ class Selection:
         return cls(stage, frozenset((table, name) for table in tables for name in names))
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """The outcomes of the checks of one run."""
+
+    planned: tuple[CheckOutcome, ...] = ()
+    """Of the stage's own assets."""
+    others: tuple[CheckOutcome, ...] = ()
+    """Of the assets of whole tables."""
+
+    def blocking_problems(self) -> list[Problem]:
+        """Returns a problem for each table and failed blocking check."""
+        failed = {
+            (item.table, item.check): item
+            for item in (*self.others, *self.planned)
+            if not item.passed and CHECKS[item.check].blocking
+        }
+        assert all(CHECKS[check].is_error for _, check in failed)
+        return [Problem(table=table, reason=item.sentence) for (table, _), item in failed.items()]
+
+
 def evaluate(
     context: StageContext,
     selection: Selection,
     limits: Mapping[str, CheckLimits],
     now: datetime,
     since: datetime | None = None,
+    day: date | None = None,
 ) -> tuple[CheckOutcome, ...]:
-    """Runs the selected checks, one statement per name. `since` limits the ledger to the conversions of one run."""
+    """Runs the selected checks, one statement per name.
+
+    `since` limits the ledger to the conversions of one run, `day` to the objects with rows of one day.
+    """
     names = {name for _, name in selection.wanted}
     outcomes = [
         outcome
@@ -61,6 +85,7 @@ def evaluate(
             names={table for table, check in selection.wanted if check == name},
             limits=limits,
             since=since,
+            day=day,
         )
     ]
     return tuple(outcomes)
@@ -71,40 +96,46 @@ def evaluate_with(
     selection: Selection,
     order: RunOrder,
     limits: Mapping[str, CheckLimits],
-) -> tuple[CheckOutcome, ...]:
-    """Runs the checks of a run's own work.
+) -> Evaluated:
+    """Runs the checks of a run's own work: the planned ones of `selection`, and all others of its stage.
 
     For a sensor's run they do not ask the catalog, because the publication has just read it back. Then only failures
     are reported, because recording takes much longer than checking.
     """
     if not order.by_sensor:
-        return evaluate(context, selection, limits, order.started)
+        others = Selection.all_of(order.stage, order.tables)
+        return Evaluated(
+            planned=evaluate(context, selection, limits, order.started, day=order.day),
+            others=evaluate(context, others, limits, order.started),
+        )
     chosen = Selection.all_of(order.stage, order.tables, without=_asking_catalogs(order.stage))
     found = evaluate(context, chosen, limits, order.started, order.started)
-    return tuple(item for item in found if not item.passed)
+    failed = tuple(item for item in found if not item.passed)
+    return Evaluated(planned=tuple(item for item in failed if item.check == PLANNED.get(order.stage)), others=failed)
 
 
 def _asking_catalogs(stage: Stage) -> list[str]:
     return [name for name, check in kinds_of(stage).items() if check.asks_catalog]
 
 
-def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetCheckResult]:
-    """Yields Dagster's results of the outcomes."""
-    kinds = kinds_of(stage)
+def planned_results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetCheckResult]:
+    """Yields Dagster's results of planned checks."""
     for outcome in outcomes:
-        yield AssetCheckResult(
-            passed=outcome.passed,
-            asset_key=asset_key(outcome.table, stage.value),
-            check_name=outcome.check,
-            severity=severity_of(kinds[outcome.check]),
-            description=outcome.sentence,
-            metadata=dict(outcome.figures),
-        )
+        yield _result(asset_key(outcome.table, stage.value), outcome)
 
 
-def blocking_problems(stage: Stage, outcomes: Iterable[CheckOutcome]) -> list[Problem]:
-    """Returns the problems of failed blocking checks."""
-    kinds = kinds_of(stage)
-    failed = [outcome for outcome in outcomes if not outcome.passed and kinds[outcome.check].blocking]
-    assert all(kinds[outcome.check].is_error for outcome in failed)
-    return [Problem(table=outcome.table, reason=outcome.sentence) for outcome in failed]
+def table_results(outcomes: Iterable[CheckOutcome]) -> Iterator[AssetCheckResult]:
+    """Yields Dagster's results of checks of whole tables."""
+    for outcome in outcomes:
+        yield _result(table_key(outcome.table), outcome)
+
+
+def _result(key: AssetKey, outcome: CheckOutcome) -> AssetCheckResult:
+    return AssetCheckResult(
+        passed=outcome.passed,
+        asset_key=key,
+        check_name=outcome.check,
+        severity=severity_of(CHECKS[outcome.check]),
+        description=outcome.sentence,
+        metadata=dict(outcome.figures),
+    )

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from dagster import AssetCheckEvaluation, SensorEvaluationContext, SensorResult, SkipReason
+from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.checks.evaluate import Selection, evaluate
-from prism_assets.defs.checks.specs import kinds_of, severity_of
-from prism_assets.defs.keys import Stage, asset_key
+from prism_assets.defs.checks.runless import evaluation_of, last_outcomes
+from prism_assets.defs.checks.specs import kinds_of
+from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.reported import Reported, in_turn
 from prism_assets.defs.sensors.table_alerts import send_due
@@ -50,13 +51,13 @@ def table_checks(
     look.run_all(in_turn([check for check in _STAGES if names[check]], reported.first))
     for problem in look.problems:
         context.log.warning(problem)
-    due = reported.due(look.outcomes, now)
+    due = [*reported.due(look.outcomes, now), *_mended(context, reported, look.outcomes)]
     told = due[:_REPORTS]
     tables = {name for of_check in names.values() for name in of_check}
     position = replace(reported.told(told, now, tables), after=look.after, first=look.first)
     alerts = send_due(context, stages, position, look.outcomes, tables, now)
     return SensorResult(
-        asset_events=[_evaluation(outcome) for outcome in told],
+        asset_events=[evaluation_of(outcome) for outcome in told],
         skip_reason=SkipReason(_sentence(look, len(tables), len(told), len(due) - len(told)) + alerts.sentence),
         cursor=replace(position, alerted=alerts.alerted).write(),
     )
@@ -132,6 +133,18 @@ class _CheckRound:
             return []
 
 
+def _mended(
+    context: SensorEvaluationContext, reported: Reported, outcomes: Collection[CheckOutcome]
+) -> list[CheckOutcome]:
+    """Returns passed checks of catalogs whose failure a run reported, and not this sensor.
+
+    The health of a table goes by the last report, and asks no catalog itself.
+    """
+    passed = {(item.table, item.check): item for item in outcomes if item.passed and CHECKS[item.check].asks_catalog}
+    names = [name for name in passed if name in reported.known and name not in reported.failed]
+    return [passed[last.table, last.check] for last in last_outcomes(context.instance, names) if not last.passed]
+
+
 def _catalog_of(check: str) -> str:
     return "the Iceberg catalog" if _STAGES[check] is Stage.ICEBERG else "the catalog"
 
@@ -160,17 +173,3 @@ def _sentence(look: _CheckRound, tables: int, told: int, left: int) -> str:
         more = f" (and {len(look.problems) - 1} more problems, in the log of this tick)" if look.problems[1:] else ""
         parts.append(f"{look.problems[0]}{more}")
     return "; ".join(parts)
-
-
-def _evaluation(outcome: CheckOutcome) -> AssetCheckEvaluation:
-    stage = _STAGES[outcome.check]
-    kind = kinds_of(stage)[outcome.check]
-    return AssetCheckEvaluation(
-        asset_key=asset_key(outcome.table, stage.value),
-        check_name=outcome.check,
-        passed=outcome.passed,
-        severity=severity_of(kind),
-        description=outcome.sentence,
-        blocking=kind.blocking,
-        metadata=dict(outcome.figures),
-    )

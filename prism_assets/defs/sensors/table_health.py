@@ -93,7 +93,7 @@ def table_health(
     for group in _groups(names, cursor.after):
         if deadline.is_over or (seen and enough.is_over):
             break
-        seen += read_health(stages, location, group, now)
+        seen += read_health(stages, context.instance, location, group, now)
         cursor = replace(cursor, after=group[-1])
     due = [item for item in seen if item.table not in cursor.reports or cursor.reports[item.table].is_due(item, now)]
     reports = {**cursor.reports, **{item.table: _Report.of(item, now) for item in due}}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
@@ -72,9 +72,16 @@ class Balance:
     """At most three objects with their figures."""
 
 
-def balances(connection: Connection, table_ids: Collection[int], since: datetime) -> list[Balance]:
-    """Returns ledgers of objects finished at `since` or later. Leaves out tables without any."""
-    rows = connection.execute(text(_BALANCES), {"tables": list(table_ids), "since": since})
+def balances(
+    connection: Connection, table_ids: Collection[int], since: datetime, day: date | None = None
+) -> list[Balance]:
+    """Returns ledgers of objects finished at `since` or later, or of those with rows of a day.
+
+    Leaves out tables without any.
+    """
+    chosen = _FINISHED_SINCE if day is None else _WITH_ROWS_OF_A_DAY
+    given = {"tables": list(table_ids), **({"since": since} if day is None else {"day": day})}
+    rows = connection.execute(text(_BALANCES.format(chosen=chosen)), given)
     return [
         Balance(
             table_id=row.prism_table_id,
@@ -92,6 +99,10 @@ def balances(connection: Connection, table_ids: Collection[int], since: datetime
     ]
 
 
+_FINISHED_SINCE = "o.finish_time >= :since"
+_WITH_ROWS_OF_A_DAY = """o.prism_staging_object_id IN (
+    SELECT s.prism_staging_object_id FROM prism_partitions p JOIN prism_small_objects s USING (prism_partition_id)
+    WHERE p.prism_table_id = ANY(:tables) AND p.partition_date = :day)"""
 _BALANCES = """
 SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
     sum(rows_quarantined) AS quarantined, sum(rows_filtered) AS filtered, sum(rows_erased) AS erased,
@@ -110,7 +121,7 @@ FROM (
         WHERE prism_staging_object_id = o.prism_staging_object_id) s
     CROSS JOIN LATERAL (SELECT coalesce(sum(line_count), 0) AS lines FROM prism_quarantine
         WHERE prism_staging_object_id = o.prism_staging_object_id) q
-    WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND o.finish_time >= :since
+    WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND {chosen}
 ) ledger
 GROUP BY prism_table_id
 """

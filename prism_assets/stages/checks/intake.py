@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from prism_assets.domain.days.lengths import CUT, TOO_LONG, length_warnings
 from prism_assets.domain.days.limits import CheckLimits
@@ -37,13 +37,15 @@ _NEWS = timedelta(days=7)
 def check_rows_balance(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     """Whether each line of the objects converted since then is a row, set aside, left out or erased, by object."""
     with context.database.begin() as connection:
-        found = {item.table_id: item for item in ledgers.balances(connection, request.ids, request.since)}
-    return [_judge_balance(table, found.get(table.table_id)) for table in request.tables]
+        balances = ledgers.balances(connection, request.ids, request.since, request.day)
+        found = {item.table_id: item for item in balances}
+    return [_judge_balance(table, found.get(table.table_id), request.day) for table in request.tables]
 
 
-def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutcome:
+def _judge_balance(table: TableDefinition, ledger: Balance | None, day: date | None) -> CheckOutcome:
     if ledger is None:
-        return passed(table, ROWS_BALANCE, "no object was converted since then")
+        none = "no object was converted since then" if day is None else f"no object has rows of {day}"
+        return passed(table, ROWS_BALANCE, none)
     figures: Figures = {
         "objects": ledger.objects,
         "lines in": ledger.lines_in,

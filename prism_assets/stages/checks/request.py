@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.tables.definition import TableDefinition
@@ -20,6 +20,8 @@ class CheckRequest:
     now: datetime
     since: datetime
     """Conversions from this time on are compared with the ledger."""
+    day: date | None = None
+    """Instead, all conversions of objects with rows of this day."""
 
     @property
     def ids(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.stages.checks import days, iceberg, intake, joins, subjects, topics
@@ -35,8 +35,13 @@ def run_checks(
     names: Collection[str],
     limits: Mapping[str, CheckLimits],
     since: datetime | None = None,
+    day: date | None = None,
 ) -> tuple[CheckOutcome, ...]:
-    """Runs checks by name for the tables named; without `since` the ledger is checked for the last day."""
+    """Runs checks by name for the tables named.
+
+    The ledger is checked for the conversions from `since` on, by default of the last 24 hours, or for those of objects
+    with rows of `day`.
+    """
     tables = context.choose_tables(names)
-    request = CheckRequest(tables=tables, limits=limits, now=now, since=since or now - _DAY)
+    request = CheckRequest(tables=tables, limits=limits, now=now, since=since or now - _DAY, day=day)
     return tuple(outcome for check in sorted(checks) for outcome in CHECKS[check].evaluate(context, request))
