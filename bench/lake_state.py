@@ -35,6 +35,8 @@ _TABLES_IN_A_RUN = 30
 class LakeSize:
     """The size of the state: `tables` in `schemas`, with `days` of partitions and `objects` small objects each.
 
+    Each of the last two days of a table, which are not merged, has `open_objects` instead, if given.
+
     Dagster knows `runs` finished runs, and for the last `shown_days` a materialisation of each stage and table.
     """
 
@@ -44,6 +46,7 @@ class LakeSize:
     objects: int
     runs: int
     shown_days: int
+    open_objects: int | None = None
 
     def names(self) -> list[str]:
         """Returns `schema.table` of all tables."""
@@ -62,9 +65,15 @@ def write_table_files(folder: Path, size: LakeSize) -> None:
 def fill_lake(context: StageContext, size: LakeSize, today: date) -> int:
     """Inserts partitions at rest: all before yesterday switched, yesterday closed, today open. Returns how many.
 
-    Ids are consecutive, so that each statement can compute its references.
+    The ids of a day are consecutive, so that each statement can compute its references.
     """
-    values = {"days": size.days, "objects": size.objects, "today": today, "now": datetime.now(timezone.utc)}
+    values = {
+        "days": size.days,
+        "objects": size.objects,
+        "open_objects": size.objects if size.open_objects is None else size.open_objects,
+        "today": today,
+        "now": datetime.now(timezone.utc),
+    }
     with context.database.begin() as connection:
         for statement in _LAKE:
             connection.execute(text(statement), values)
@@ -74,40 +83,43 @@ def fill_lake(context: StageContext, size: LakeSize, today: date) -> int:
 _LAKE = (
     "UPDATE prism_table_publications p SET defined_version = t.definition_version FROM prism_tables t "
     "WHERE t.prism_table_id = p.prism_table_id",
-    "CREATE TEMPORARY TABLE lake ON COMMIT DROP AS SELECT prism_table_id AS table_id, prism_stream_id AS stream_id, "
+    "CREATE TEMPORARY TABLE lake ON COMMIT DROP AS SELECT l.*, last - count AS first FROM (SELECT d.*, "
+    "CAST(sum(count) OVER (ORDER BY partition_id) AS bigint) AS last FROM ("
+    "SELECT prism_table_id AS table_id, prism_stream_id AS stream_id, "
     "CAST(:today AS date) - (:days - 1 - d) AS day, row_number() OVER (ORDER BY prism_table_id, d) AS partition_id, "
-    "d AS number FROM prism_tables t JOIN prism_streams s USING (prism_table_id), generate_series(0, :days - 1) d",
+    "d AS number, CASE WHEN d < :days - 2 THEN :objects ELSE :open_objects END AS count "
+    "FROM prism_tables t JOIN prism_streams s USING (prism_table_id), generate_series(0, :days - 1) d) d) l",
     "INSERT INTO prism_stream_batches (start_time, heartbeat_time, finish_time, state, worker) "
     "VALUES (:now, :now, :now, 'done', 'bench')",
     "INSERT INTO prism_staging_objects (prism_staging_object_id, prism_stream_id, prism_table_id, bucket_name, "
     "object_key, content_length, first_receive_time, state, first_batch_id, finish_time, lines_in, rows_out, "
-    "rows_quarantined) OVERRIDING SYSTEM VALUE SELECT (partition_id - 1) * :objects + n, stream_id, table_id, "
+    "rows_quarantined) OVERRIDING SYSTEM VALUE SELECT first + n, stream_id, table_id, "
     "'prism-staging', table_id || '/' || day || '/' || n, 50000, :now, 'done', 1, :now, 200, 200, 0 "
-    "FROM lake, generate_series(1, :objects) n",
+    "FROM lake, generate_series(1, count) n",
     "INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date, desired_manifest_version, "
     "last_live_object_id, switched, closing_batch_id, last_object_id) OVERRIDING SYSTEM VALUE "
-    "SELECT partition_id, table_id, day, CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
-    "CASE WHEN number < :days - 1 THEN partition_id * :objects END, number < :days - 2, "
-    "CASE WHEN number < :days - 1 THEN 1 END, partition_id * :objects FROM lake",
+    "SELECT partition_id, table_id, day, CASE WHEN number < :days - 2 THEN last ELSE 0 END, "
+    "CASE WHEN number < :days - 1 THEN last END, number < :days - 2, "
+    "CASE WHEN number < :days - 1 THEN 1 END, last FROM lake",
     "INSERT INTO prism_publications (prism_partition_id, publisher, version, published_object_id, revision, dirty, "
-    "publish_time) SELECT partition_id, 'glue', CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
-    "CASE WHEN number < :days - 1 THEN partition_id * :objects ELSE 0 END, 0, false, :now FROM lake",
+    "publish_time) SELECT partition_id, 'glue', CASE WHEN number < :days - 2 THEN last ELSE 0 END, "
+    "CASE WHEN number < :days - 1 THEN last ELSE 0 END, 0, false, :now FROM lake",
     "INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed, "
     "content_length, upload_start_time, row_count, min_time, max_time, fingerprint, definition_version) "
     "OVERRIDING SYSTEM VALUE "
-    "SELECT (partition_id - 1) * :objects + n, (partition_id - 1) * :objects + n, partition_id, false, 20000, :now, "
-    "200, day, day, n, 1 FROM lake, generate_series(1, :objects) n",
+    "SELECT first + n, first + n, partition_id, false, 20000, :now, "
+    "200, day, day, n, 1 FROM lake, generate_series(1, count) n",
     "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
     "fingerprint, create_time, update_time) SELECT partition_id, NULL, 0, 0, 0, 0, :now, :now FROM lake "
     "WHERE number < :days - 2",
     "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
-    "fingerprint, create_time, update_time, definition_version) SELECT partition_id, 0, partition_id * :objects, "
-    "20000 * :objects, 200 * :objects, 0, :now, :now, 1 FROM lake WHERE number < :days - 2",
+    "fingerprint, create_time, update_time, definition_version) SELECT partition_id, 0, last, "
+    "20000 * count, 200 * count, 0, :now, :now, 1 FROM lake WHERE number < :days - 2",
     "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) "
     "SELECT partition_id, CAST(:now AS timestamptz) + interval '1 hour' FROM lake WHERE number >= :days - 2",
     "SELECT setval(pg_get_serial_sequence('prism_partitions', 'prism_partition_id'), max(partition_id)), "
-    "setval(pg_get_serial_sequence('prism_small_objects', 'prism_small_object_id'), max(partition_id) * :objects), "
-    "setval(pg_get_serial_sequence('prism_staging_objects', 'prism_staging_object_id'), max(partition_id) * :objects) "
+    "setval(pg_get_serial_sequence('prism_small_objects', 'prism_small_object_id'), max(last)), "
+    "setval(pg_get_serial_sequence('prism_staging_objects', 'prism_staging_object_id'), max(last)) "
     "FROM lake",
 )  # fmt: skip
 

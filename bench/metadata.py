@@ -1,6 +1,7 @@
 """The statements of every tick and of readers, in PostgreSQL with 10 thousand and with many more small objects.
 
-Both databases have the same tables and days. The default of a million objects takes two minutes to fill; `--objects
+Both databases have the same tables and days, and the same open work: 100 objects of yesterday and of today for each
+table. So a growth follows the past. The default of a million objects takes two minutes to fill; `--objects
 1000` makes 10 million.
 """
 
@@ -85,17 +86,21 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=100)
     parser.add_argument("--days", type=int, default=100)
     parser.add_argument("--objects", type=int, default=100, help="small objects of each day in the large database")
+    parser.add_argument("--open-objects", type=int, default=100, help="of each of the last two days, in both databases")
     options = parser.parse_args()
     found = []
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         for objects in (1, options.objects):
-            size = LakeSize(options.tables, 10, options.days, objects, runs=0, shown_days=0)
+            size = LakeSize(
+                options.tables, 10, options.days, objects, runs=0, shown_days=0, open_objects=options.open_objects
+            )
             found.append(milliseconds(Path(folder) / f"tables{objects}", size))
     small, large = found
     rows = tuple(
         (name, f"{small[name]:.2f}", f"{large[name]:.2f}", f"{large[name] / small[name]:.2f}") for name in small
     )
-    few, many = (options.tables * options.days * objects for objects in (1, options.objects))
+    open_objects = 2 * options.open_objects
+    few, many = (options.tables * ((options.days - 2) * objects + open_objects) for objects in (1, options.objects))
     heads = ("statement", f"ms, {few:,} objects", f"ms, {many:,} objects", "growth")
     slowest = max(large.values())
     growth = max(large[name] / small[name] for name in small)
