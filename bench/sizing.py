@@ -19,6 +19,8 @@ _MILLION_ROWS_A_MEGABYTE = 0.0205
 """Of merged Parquet, in the benchmark of merges."""
 METADATA_BYTES = 1_000
 """Bytes in PostgreSQL of a staging object with its small object and all indexes. A test measures them."""
+ARCHIVED_BYTES = 100
+"""Bytes in PostgreSQL of a staging object whose rows left for the archive: its key is known. A test measures them."""
 _PEAK = 3
 """Cores are bought for this multiple of the mean."""
 _EURO = 0.86

@@ -165,13 +165,18 @@ WHERE o.state IN ('pending', 'claimed', 'failed') AND p.prism_table_id = ANY(:ta
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
-# Expired days are exempt here and below, because their rows may have left PostgreSQL for the archive.
+# Expired days are exempt here and below, because their rows may have left PostgreSQL for the archive. So may merged rows
+# of kept days: ranges count them.
 LAST_OBJECT = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
     format('the last small object is %s, on record is %s', s.last, p.last_object_id) AS example
 FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(prism_small_object_id), 0) AS last
     FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id) s
-WHERE s.last <> p.last_object_id AND p.expire_time IS NULL AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+WHERE s.last <> p.last_object_id AND p.expire_time IS NULL AND p.prism_table_id = ANY(:tables)
+    AND NOT (s.last < p.last_object_id AND EXISTS (SELECT 1 FROM prism_merge_ranges r
+        WHERE r.prism_partition_id = p.prism_partition_id AND r.archived_objects > 0
+            AND r.upper_bound >= p.last_object_id))
+ORDER BY 1, 2
 """
 
 UNEQUAL_RANGES = f"""

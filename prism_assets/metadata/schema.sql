@@ -326,7 +326,21 @@ CREATE INDEX prism_staging_objects_quarantined ON prism_staging_objects (prism_t
 CREATE INDEX prism_staging_objects_unfit ON prism_staging_objects (prism_table_id, finish_time)
     WHERE value_errors IS NOT NULL;
 
--- An object discovery could not register: no stream has the prefix, or the name or the event cannot be read.
+-- A staging object with rows of kept days, whose own rows left for the archive. Its key stays known by a digest, so that
+-- a listing or a late event never registers it again: its rows would be read twice.
+CREATE TABLE prism_archived_keys (
+    key_digest uuid NOT NULL, -- prism_key_digest of bucket and key
+    prism_table_id bigint NOT NULL,
+    prism_stream_id bigint NOT NULL,
+    PRIMARY KEY (key_digest, prism_table_id)
+);
+-- 128 bits of SHA-256. No bucket has a slash in its name, so no two objects share the text.
+CREATE FUNCTION prism_key_digest(bucket text, key text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CAST(encode(substring(sha256(convert_to(bucket || '/' || key, 'UTF8')) FOR 16), 'hex') AS uuid)
+$$;
+
+-- An object discovery could not register: no stream has the prefix, the name or the event cannot be read, or its rows
+-- were read before and left for the archive.
 CREATE TABLE prism_unknown_staging_objects (
     prism_unknown_staging_object_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     bucket_name text NOT NULL,
@@ -519,6 +533,12 @@ CREATE TABLE prism_merge_ranges (
     erasure_id bigint NOT NULL DEFAULT 0,
     create_time timestamptz NOT NULL,
     update_time timestamptz NOT NULL,
+    -- Small objects below it whose rows left for the archive, with their erased rows. The lower bound of a range never
+    -- changes, and its upper bound only grows, so the sums stay with it.
+    archived_objects bigint NOT NULL DEFAULT 0,
+    archived_rows bigint NOT NULL DEFAULT 0,
+    archived_bytes bigint NOT NULL DEFAULT 0,
+    archived_fingerprint numeric NOT NULL DEFAULT 0, -- a sum that does not wrap
     UNIQUE NULLS NOT DISTINCT (prism_partition_id, lower_bound),
     UNIQUE (prism_partition_id, upper_bound),
     CHECK (upper_bound > lower_bound),

@@ -195,7 +195,8 @@ def test_an_erasure_that_is_not_proved_keeps_its_objects(world: World) -> None:
         connection.exec_driver_sql("UPDATE prism_erasures SET state = 'rewriting', proof = NULL")
     assert collect(world).archived == NOTHING_ARCHIVED
     with world.context.database.begin() as connection:
-        days = statements.load_old_days(connection, 1, datetime.now(timezone.utc))
+        now = datetime.now(timezone.utc)
+        days = statements.load_old_days(connection, 1, expired_before=now, merged_before=now)
         ids = [day.partition_id for day in days]
         pages = [statements.find_old_objects(connection, number, ids, 0) for number in ids]
         assert sum(len(page.objects) for page in pages if page) == 1, "also where it began during the run"

@@ -208,11 +208,14 @@ def current_publication(partition: Partition) -> Publication | None:
     return Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
 
 
-def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects: int) -> str | None:
+def rebuild_obstacle(
+    partition: Partition, *, open_erasures: int, erased_objects: int, archived_objects: int
+) -> str | None:
     """Returns why a partition cannot be rebuilt now, or None.
 
     Readers of an open day list its folder, and no single step replaces objects there; readers could see both versions
-    or neither. Erased lines of staging objects are not recorded.
+    or neither. Erased lines of staging objects are not recorded. The archive has rows of objects whose staging objects
+    are gone, so no rebuild can make these rows again.
     """
     if partition.is_open:
         return (
@@ -226,6 +229,12 @@ def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects
     if erased_objects:
         hold = counted(erased_objects, "of its staging objects holds", "of its staging objects hold")
         return f"{hold} erased rows, or may hold some, and nobody recorded their lines"
+    if archived_objects:
+        objects = counted(archived_objects, "small object", "small objects")
+        return (
+            f"the rows of {objects} of it left PostgreSQL for the archive, after PRISM_ARCHIVE_AFTER_DAYS: their "
+            "staging objects were gone, and readers keep the rows as they are"
+        )
     return None
 
 

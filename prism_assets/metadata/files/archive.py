@@ -1,7 +1,8 @@
-"""Statements on rows that leave PostgreSQL for the archive: of objects whose days all expired long ago, and of merges.
+"""Statements on rows that leave PostgreSQL for the archive: of objects whose days all are old, and of merges.
 
-A staging object leaves together with all rows that refer to it, so that the remaining ledger balances. Staging objects
-without rows stay, and so do the rows of days.
+An old day expired long ago, or is kept and was merged long ago. A staging object leaves together with all rows that
+refer to it, so that the remaining ledger balances. For a kept day its merged ranges keep the sums of the small objects
+that left, and its key stays known. Staging objects without rows stay, and so do the rows of days.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ _AT_ONCE = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class OldDay:
-    """A day that expired long ago and still has rows of small objects in PostgreSQL."""
+    """A day that expired, or was merged, long ago, and still has rows of small objects in PostgreSQL."""
 
     partition_id: int
     date: date
+    is_expired: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class OldObject:
-    """A staging object all of whose days expired long ago."""
+    """A staging object all of whose days are old."""
 
     staging_object_id: int
     bucket: str
@@ -55,18 +57,32 @@ class RowsToArchive:
     """The staging objects or log entries whose rows these are."""
 
 
-def load_old_days(connection: Connection, table_id: int, before: datetime) -> list[OldDay]:
-    """Returns the days of a table that expired before an instant and still have small objects, by date.
+def load_old_days(
+    connection: Connection, table_id: int, *, expired_before: datetime, merged_before: datetime
+) -> list[OldDay]:
+    """Returns the old days of a table that still have small objects, by date: expired or merged before an instant.
 
     Reads without locks.
     """
-    rows = connection.execute(text(_OLD_DAYS), {"table": table_id, "before": before})
-    return [OldDay(partition_id=row.prism_partition_id, date=row.partition_date) for row in rows]
+    values = {"table": table_id, "expired_before": expired_before, "merged_before": merged_before}
+    return [
+        OldDay(partition_id=row.prism_partition_id, date=row.partition_date, is_expired=row.is_expired)
+        for row in connection.execute(text(_OLD_DAYS), values)
+    ]
 
 
+# A kept day is old if every catalog shows its present state and no merge changed it lately. Late rows make it young
+# again. Folds read the small objects of a log of changes.
 _OLD_DAYS = """
-SELECT prism_partition_id, partition_date FROM prism_partitions p
-WHERE prism_table_id = :table AND expire_time < :before
+SELECT prism_partition_id, partition_date, expire_time IS NOT NULL AS is_expired FROM prism_partitions p
+WHERE prism_table_id = :table
+    AND (expire_time < :expired_before OR expire_time IS NULL AND switched
+        AND NOT EXISTS (SELECT 1 FROM prism_merge_ranges r
+            WHERE r.prism_partition_id = p.prism_partition_id AND r.update_time >= :merged_before)
+        AND NOT EXISTS (SELECT 1 FROM prism_publications q
+            WHERE q.prism_partition_id = p.prism_partition_id AND q.dirty)
+        AND NOT EXISTS (SELECT 1 FROM prism_tables t
+            WHERE t.prism_table_id = p.prism_table_id AND t.changes_of IS NOT NULL))
     AND EXISTS (SELECT 1 FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id)
 ORDER BY partition_date
 """
@@ -101,13 +117,27 @@ SELECT prism_small_object_id, prism_staging_object_id FROM prism_small_objects
 WHERE prism_partition_id = :partition AND prism_small_object_id > :above
 ORDER BY prism_small_object_id LIMIT :most
 """
+# Of a kept day, a small object above the ranges stays, all of them during a rewrite of the day or an erasure of the
+# table, and an object that another table of its prefix may still begin: its claim goes by the rows of all tables.
+_IS_NEEDED = """
+(s.prism_small_object_id > p.desired_manifest_version
+    OR EXISTS (SELECT 1 FROM prism_rewrites w
+        WHERE w.prism_partition_id = p.prism_partition_id AND w.state = 'running')
+    OR EXISTS (SELECT 1 FROM prism_erasures e
+        WHERE e.prism_table_id = o.prism_table_id AND e.state <> 'proved')
+    OR EXISTS (SELECT 1 FROM prism_staging_objects k
+        WHERE k.bucket_name = o.bucket_name AND k.object_key = o.object_key
+            AND k.prism_staging_object_id <> o.prism_staging_object_id
+            AND (k.state <> 'done' OR k.rows_quarantined > 0)))
+"""
 # Objects with lines in quarantine stay, and objects that an erasure, a rebuild, a fold or a removal still has to read.
-_OLD = """
+_OLD = f"""
 SELECT prism_staging_object_id, bucket_name, object_key FROM prism_staging_objects o
 WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
-    AND NOT EXISTS (SELECT 1 FROM prism_small_objects s WHERE s.prism_staging_object_id = o.prism_staging_object_id
-        AND (s.prism_partition_id <> ALL(:days) OR EXISTS (
-            SELECT 1 FROM prism_set_aside_changes c WHERE c.prism_small_object_id = s.prism_small_object_id)))
+    AND NOT EXISTS (SELECT 1 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id
+            AND (s.prism_partition_id <> ALL(:days) OR p.expire_time IS NULL AND {_IS_NEEDED} OR EXISTS (
+                SELECT 1 FROM prism_set_aside_changes c WHERE c.prism_small_object_id = s.prism_small_object_id)))
     AND NOT EXISTS (SELECT 1 FROM prism_quarantine q
         WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.object_key IS NOT NULL)
     AND NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
@@ -150,19 +180,55 @@ _ROWS = "SELECT CAST(to_jsonb(r) AS text) FROM prism_{kind} r WHERE {by} = ANY(:
 def forget_objects(connection: Connection, staging_object_ids: Collection[int], days: Collection[int]) -> int:
     """Deletes staging objects that are still old, with all rows that refer to them. Returns how many.
 
-    Locks their rows in the order of keys, like the registration of objects, so that nothing is added meanwhile.
+    Locks the rows of their days, so that ranges do not change meanwhile, and then their own rows in the order of keys,
+    like the registration of objects, so that nothing is added. The sums and the keys that stay behind for kept days are
+    written in the same transaction: a listing sees the rows or the keys.
     """
     ids = list(staging_object_ids)
-    connection.execute(text(_LOCK), {"ids": ids})
+    for statement in (_LOCK_DAYS, _LOCK):
+        connection.execute(text(statement), {"ids": ids})
     old = [row.prism_staging_object_id for row in connection.execute(text(_OLD), {"ids": ids, "days": list(days)})]
     range_upkeep.separate(connection, old)
+    for statement in (_ADD_SUMS, _KEEP_KEYS):
+        connection.execute(text(statement), {"ids": old})
     for name in _OF_OBJECTS:
         connection.execute(text(f"DELETE FROM {name} WHERE prism_staging_object_id = ANY(:ids)"), {"ids": old})
     return len(old)
 
 
+_LOCK_DAYS = """
+SELECT 1 FROM prism_partitions WHERE prism_partition_id IN (
+    SELECT prism_partition_id FROM prism_small_objects WHERE prism_staging_object_id = ANY(:ids))
+ORDER BY prism_partition_id FOR UPDATE
+"""
 _LOCK = """
 SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) ORDER BY object_key FOR UPDATE
+"""
+# Erased rows count like others: a range and its small objects count them on both sides.
+_ADD_SUMS = """
+UPDATE prism_merge_ranges r SET archived_objects = r.archived_objects + a.objects,
+    archived_rows = r.archived_rows + a.rows, archived_bytes = r.archived_bytes + a.bytes,
+    archived_fingerprint = r.archived_fingerprint + a.fingerprint
+FROM (
+    SELECT g.prism_merge_range_id AS id, count(*) AS objects, sum(s.row_count + s.rows_erased) AS rows,
+        sum(s.content_length) AS bytes, sum(CAST(s.fingerprint AS numeric) + s.erased_fingerprint) AS fingerprint
+    FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
+    JOIN prism_merge_ranges g ON g.prism_partition_id = s.prism_partition_id
+        AND g.lower_bound < s.prism_small_object_id AND g.upper_bound >= s.prism_small_object_id
+    WHERE s.prism_staging_object_id = ANY(:ids) AND p.expire_time IS NULL
+    GROUP BY g.prism_merge_range_id
+) a
+WHERE r.prism_merge_range_id = a.id
+"""
+# Without rows of kept days a key may come again: retention filters its rows.
+_KEEP_KEYS = """
+INSERT INTO prism_archived_keys (key_digest, prism_table_id, prism_stream_id)
+SELECT prism_key_digest(o.bucket_name, o.object_key), o.prism_table_id, o.prism_stream_id FROM prism_staging_objects o
+WHERE o.prism_staging_object_id = ANY(:ids) AND EXISTS (
+    SELECT 1 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
+    WHERE s.prism_staging_object_id = o.prism_staging_object_id AND p.expire_time IS NULL)
+ORDER BY 1, 2
+ON CONFLICT DO NOTHING
 """
 _OF_OBJECTS = (
     "prism_abandoned_uploads",

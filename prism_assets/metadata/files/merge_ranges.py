@@ -22,13 +22,13 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
 
 COVERED_BY_RANGE = """
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
-        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS fingerprint
+    SELECT r.archived_rows + coalesce(sum(row_count + rows_erased), 0) AS rows,
+        r.archived_fingerprint + coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS fingerprint
     FROM prism_small_objects
     WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
         AND prism_small_object_id <= r.upper_bound) s
 """
-"""Beside a range `r` the rows and fingerprint `s` of its small objects.
+"""Beside a range `r` the rows and fingerprint `s` of its small objects, archived ones included.
 
 Erased rows count on both sides, because garbage collection may have deleted small objects before the erasure.
 """
@@ -174,9 +174,20 @@ def observed_shrinkage(connection: Connection, partition_id: int) -> float | Non
 _SHRINKAGE = """
 SELECT (SELECT sum(content_length) FROM prism_merge_ranges WHERE prism_partition_id = :id)
     / nullif((
-        SELECT sum(content_length) FROM prism_small_objects WHERE prism_partition_id = :id
+        SELECT coalesce(sum(content_length), 0) FROM prism_small_objects WHERE prism_partition_id = :id
             AND prism_small_object_id <= (SELECT max(upper_bound) FROM prism_merge_ranges
-                WHERE prism_partition_id = :id)), 0)
+                WHERE prism_partition_id = :id))
+        + (SELECT sum(archived_bytes) FROM prism_merge_ranges WHERE prism_partition_id = :id), 0)
+"""
+
+
+def count_archived(connection: Connection, partition_id: int) -> int:
+    """Counts the small objects of a day whose rows left for the archive. Reads without locks."""
+    return int(connection.execute(text(_COUNT_ARCHIVED), {"partition": partition_id}).scalar_one())
+
+
+_COUNT_ARCHIVED = """
+SELECT CAST(coalesce(sum(archived_objects), 0) AS bigint) FROM prism_merge_ranges WHERE prism_partition_id = :partition
 """
 
 

@@ -31,7 +31,7 @@ def listed_rows(connection: Connection, table_ids: Collection[int]) -> list[List
     return [ListedRows(**row._mapping) for row in rows]
 
 
-# A range extended since then has a higher bound than the recorded one. Its rows are counted by its small objects.
+# A range extended since then has a higher bound than the recorded one. Its rows are counted by its small objects, archived ones included.
 # The version of a day of records is the number of a fold: the commit lists the objects not replaced by then.
 _LISTED = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS date, CAST(r.rows + s.rows + f.rows AS bigint) AS rows
@@ -41,7 +41,8 @@ CROSS JOIN LATERAL (
     WHERE prism_partition_id = q.prism_partition_id AND lower_bound IS NOT NULL AND upper_bound <= q.version
 ) r
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects
+    SELECT coalesce(sum(row_count), 0) + (SELECT coalesce(sum(g.archived_rows), 0) FROM prism_merge_ranges g
+        WHERE g.prism_partition_id = q.prism_partition_id AND g.upper_bound > q.version) AS rows FROM prism_small_objects
     WHERE prism_partition_id = q.prism_partition_id AND prism_small_object_id > r.upper_bound
         AND prism_small_object_id <= greatest(q.published_object_id, q.version)
 ) s

@@ -81,6 +81,7 @@ FROM prism_streams stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys
 WHERE stream.prism_stream_id = :stream
     AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key
     AND (o.prism_stream_id = stream.prism_stream_id OR o.prism_table_id = stream.prism_table_id))
+    AND NOT EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_digest(f.bucket, f.key))
 ORDER BY f.day, f.key
 ON CONFLICT (bucket_name, object_key, prism_table_id) DO NOTHING
 """

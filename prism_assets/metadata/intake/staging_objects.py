@@ -106,6 +106,8 @@ def register(
 ) -> int:
     """Inserts the objects unknown to a stream and returns how many were new.
 
+    An object whose rows left for the archive is not registered again, and noted as unknown.
+
     `route` is the route of the stream by which the objects were chosen. If it has changed since, nothing is inserted:
     the next listing of the stream is a complete one.
 
@@ -134,6 +136,7 @@ def update_known(
     connection.execute(text(_REFRESH), values)
     connection.execute(text(_RESTART), {**values, "listed": listed})
     connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
+    connection.execute(text(_NOTE_ARCHIVED), {**values, "now": now, "message": _ARCHIVED})
 
 
 def _values(stream_id: int, found: Sequence[FoundObject]) -> dict[str, object]:
@@ -162,6 +165,7 @@ FROM stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), C
     CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
 WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o
     WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN})
+    AND NOT EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_digest(f.bucket, f.key))
 ORDER BY f.key
 ON CONFLICT (bucket_name, object_key, prism_table_id) DO NOTHING
 """
@@ -222,6 +226,22 @@ FROM (
     ORDER BY o.object_key FOR UPDATE OF o
 ) n
 WHERE o.prism_staging_object_id = n.id
+"""
+
+
+# An object of another version under such a key is not read, either: its rows might be those that were read before.
+_ARCHIVED = "its key was read before, and its rows left PostgreSQL for the archive: it is not read again"
+_NOTE_ARCHIVED = f"""
+INSERT INTO prism_unknown_staging_objects
+    (bucket_name, object_key, etag, content_length, send_time, first_receive_time, message)
+SELECT f.bucket, f.key, f.etag, f.length, f.sent, :now, :message
+FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
+    CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
+WHERE EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_digest(f.bucket, f.key))
+    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
+        WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN})
+ORDER BY f.key
+ON CONFLICT (bucket_name, object_key) DO NOTHING
 """
 
 

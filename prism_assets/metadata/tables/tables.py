@@ -282,7 +282,8 @@ def load_held_names(connection: Connection, table_id: int, names: Mapping[str, i
     column or the part around them in front: `3.id`. A merged object has the columns, by id, of its
     small objects. Their names may be those of any later definition: of the merge, of an earlier version for a dropped
     column, or of a version in use by a running task. So a name is held by rows of every column that had it since these
-    rows were made. It becomes free when their days are rebuilt. A rebuilt day still holds its earlier names until every
+    rows were made; nobody knows the columns of archived small objects, so these may hold any. It becomes free when their
+    days are rebuilt. A rebuilt day still holds its earlier names until every
     publisher whose readers go by names shows the new objects. Reads without locks, one index lookup per day.
     """
     if not names:
@@ -335,8 +336,10 @@ FROM held h LEFT JOIN prism_partition_states p ON p.table_id = :table
             WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.versions))
         OR EXISTS (SELECT 1 FROM prism_merge_ranges r
             WHERE r.prism_partition_id = p.partition_id AND r.definition_version = ANY(h.versions))
-        AND EXISTS (SELECT 1 FROM prism_small_objects s
-            WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.with_column)))
+        AND (EXISTS (SELECT 1 FROM prism_small_objects s
+            WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.with_column))
+            OR EXISTS (SELECT 1 FROM prism_merge_ranges a
+                WHERE a.prism_partition_id = p.partition_id AND a.archived_objects > 0)))
 GROUP BY h.name, h.versions
 """
 

@@ -1,9 +1,9 @@
 """Moves old rows from PostgreSQL to the lake in parts: writes, then deletes. Under the lease of garbage collection.
 
-Only unused rows move: those of objects whose days all expired long ago and left nothing in the lake, and the log of
-merges. A staging object still in its bucket keeps its rows; otherwise the next listing would register it as new. A
-death between writing and deleting leaves rows in both places; the next run writes them again, perhaps to another
-object.
+Only unused rows move: those of objects whose days all are old, and the log of merges. An old day expired long ago and
+left nothing in the lake; or it was merged long ago, and the small objects themselves have left the lake. A staging
+object still in its bucket keeps its rows: a rebuild can read it. A death between writing and deleting leaves rows in
+both places; the next run writes them again, perhaps to another object.
 """
 
 from __future__ import annotations
@@ -34,12 +34,19 @@ _MOST_DAYS_IN_VAIN = 5
 
 
 def find_old_days(
-    context: StageContext, table: TableDefinition, before: datetime, in_lake: Collection[date]
+    context: StageContext,
+    table: TableDefinition,
+    *,
+    expired_before: datetime,
+    merged_before: datetime,
+    in_lake: Collection[date],
 ) -> list[OldDay]:
-    """Returns days expired before an instant, with rows to archive and without an object in the lake."""
+    """Returns old days with rows to archive, without expired days that have an object in the lake."""
     with context.database.begin() as connection:
-        found = archive.load_old_days(connection, table.table_id, before)
-    return [day for day in found if day.date not in in_lake]
+        found = archive.load_old_days(
+            connection, table.table_id, expired_before=expired_before, merged_before=merged_before
+        )
+    return [day for day in found if not day.is_expired or day.date not in in_lake]
 
 
 def archive_old_rows(
@@ -47,10 +54,10 @@ def archive_old_rows(
     table: TableDefinition,
     lease: Lease,
     days: Sequence[OldDay],
-    with_lines: Collection[int],
+    in_lake: Collection[int],
     before: datetime,
 ) -> Archived:
-    """Archives the log of merges before an instant, and rows of old days, except those of objects in `with_lines`.
+    """Archives the log of merges before an instant, and rows of old days, except those of objects in `in_lake`.
 
     Each night begins with other days, because some days may never have a row to move.
     """
@@ -59,7 +66,7 @@ def archive_old_rows(
     objects = in_vain = 0
     first = before.toordinal() * _MOST_DAYS_IN_VAIN % len(days) if days else 0
     for day in (*days[first:], *days[:first]):
-        archived = _archive_day(context, table, lease, day, ids, with_lines)
+        archived = _archive_day(context, table, lease, day, ids, in_lake)
         objects += archived
         in_vain = 0 if archived else in_vain + 1
         if in_vain == _MOST_DAYS_IN_VAIN:
@@ -73,11 +80,11 @@ def _archive_day(
     lease: Lease,
     day: OldDay,
     days: Collection[int],
-    with_lines: Collection[int],
+    in_lake: Collection[int],
 ) -> int:
     """Archives the rows of a day's objects that no longer exist in their buckets. Returns how many."""
     archived = 0
-    for gone in _gone_objects(context, day, days, with_lines):
+    for gone in _gone_objects(context, day, days, in_lake):
         with context.database.begin() as connection:
             rows = archive.load_rows(connection, gone)
         _write(context, table, rows)
@@ -91,7 +98,7 @@ def _archive_day(
 
 
 def _gone_objects(
-    context: StageContext, day: OldDay, days: Collection[int], with_lines: Collection[int]
+    context: StageContext, day: OldDay, days: Collection[int], in_lake: Collection[int]
 ) -> Iterator[list[int]]:
     """Yields the ids of a day's old staging objects without an object in their bucket, page by page."""
     above = there = 0
@@ -103,7 +110,7 @@ def _gone_objects(
                 return
             above = page.last
             gone: list[int] = []
-            objects = [item for item in page.objects if item.staging_object_id not in with_lines]
+            objects = [item for item in page.objects if item.staging_object_id not in in_lake]
             for start in range(0, len(objects), _PART):
                 part = objects[start : start + _PART]
                 found = _lie_there(context, pool, part)

@@ -69,6 +69,8 @@ class Horizon:
     """Log entries of earlier deletions are deleted."""
     metadata_from: datetime = _FOR_EVER
     """Rows of days that expired earlier may leave PostgreSQL."""
+    unchanged_from: datetime = _FOR_EVER
+    """Rows of kept days that no merge has changed since may leave PostgreSQL."""
     erasing: bool = False
     """An erasure runs: young objects go, too, except files of Iceberg tables. No other rule rests on their age."""
     dropped: ObjectSum | None = None
@@ -86,7 +88,16 @@ class Horizon:
         None of a dropped table, because nobody would delete the archive. None during an erasure, because its role has
         no right to archive.
         """
-        return _FOR_EVER if self.erasing or self.dropped is not None else self.metadata_from
+        return self.metadata_from if self._archives else _FOR_EVER
+
+    @property
+    def merged_before(self) -> datetime:
+        """Rows of kept days last merged before this instant leave PostgreSQL, with the exceptions above."""
+        return self.unchanged_from if self._archives else _FOR_EVER
+
+    @property
+    def _archives(self) -> bool:
+        return not self.erasing and self.dropped is None
 
     @property
     def forgotten_before(self) -> datetime:
@@ -107,6 +118,7 @@ class Horizon:
             quarantine_from=now.astimezone(timezone.utc).date() - timedelta(days=settings.quarantine_days),
             log_from=now - timedelta(days=settings.gc_log_days),
             metadata_from=now - timedelta(days=settings.metadata_days),
+            unchanged_from=now - timedelta(days=settings.archive_after_days),
         )
 
 
@@ -126,8 +138,11 @@ class GcPlan:
     """Keys marked by an earlier run and not yet deleted."""
     old_days: tuple[OldDay, ...]
     """Days whose objects' rows leave PostgreSQL."""
-    with_lines: frozenset[int]
-    """Staging objects with quarantined lines in the lake. Their rows stay, because the lines would belong to nobody."""
+    in_lake: frozenset[int]
+    """Staging objects with quarantined lines, or small objects of long merged days, in the lake.
+
+    Their rows stay, because lines and objects would belong to nobody.
+    """
 
 
 @dataclass
@@ -144,8 +159,8 @@ class _JudgedObjects:
     keys_marked: set[str] = field(default_factory=set)
     days: set[date] = field(default_factory=set)
     """Days with any object in the lake."""
-    with_lines: set[int] = field(default_factory=set)
-    """Staging objects with quarantined lines in the lake."""
+    in_lake: set[int] = field(default_factory=set)
+    """Staging objects with quarantined lines in the lake, or small objects of days that may be old."""
 
 
 def plan_gc(
@@ -181,8 +196,16 @@ def plan_gc(
         foreign=found.foreign,
         foreign_keys=tuple(found.foreign_keys),
         marked=frozenset(found.keys_marked),
-        old_days=tuple(find_old_days(context, table, horizon.archive_before, found.days)),
-        with_lines=frozenset(found.with_lines),
+        old_days=tuple(
+            find_old_days(
+                context,
+                table,
+                expired_before=horizon.archive_before,
+                merged_before=horizon.merged_before,
+                in_lake=found.days,
+            )
+        ),
+        in_lake=frozenset(found.in_lake),
     )
 
 
@@ -215,14 +238,18 @@ def _judge(
     named = {item.key: known for item in part if (known := keys.parse(item.key))}
     with context.database.begin() as connection:
         records = load_records(context, connection, table, horizon, named)
+    # The last merge of a day may be before its end, in any time zone.
+    last_old = horizon.merged_before.date() + timedelta(days=2)
     for item in part:
         known = named.get(item.key)
         one = ObjectSum(objects=1, content_length=item.content_length)
         found.listed += one
         if isinstance(known, QuarantineKey):
-            found.with_lines.add(known.staging_object_id)
+            found.in_lake.add(known.staging_object_id)
         elif known is not None and not isinstance(known, SpoolKey):
             found.days.add(known.date)
+            if isinstance(known, SmallObjectKey) and known.date <= last_old:
+                found.in_lake.add(known.staging_object_id)
         if item.key.startswith(keys.iceberg_prefix):
             found.unjudged.append(item)
         elif item.key.startswith(keys.archive_prefix):

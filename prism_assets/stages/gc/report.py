@@ -74,7 +74,9 @@ class TableGcReport:
     planned: tuple[Garbage, ...] = ()
     """Objects of a dry run."""
     old_days: tuple[date, ...] = ()
-    """Days whose rows leave PostgreSQL if their staging objects are gone."""
+    """Expired days whose rows leave PostgreSQL if their staging objects are gone."""
+    merged_days: tuple[date, ...] = ()
+    """Kept days whose rows of small objects leave PostgreSQL if their staging objects are gone."""
     archived: Archived = NOTHING_ARCHIVED
     skipped: bool = False
     holder: Holder | None = None
@@ -104,9 +106,10 @@ class TableGcReport:
             )
         if self.foreign.objects:
             lines.append(f"{self.foreign} are not of prism, and stay: {', '.join(self.foreign_keys)}")
-        if dry_run and self.old_days:
-            days = counted(len(self.old_days), "day")
-            lines.append(f"rows of {days}, expired long ago, go to the archive once their staging objects are gone")
+        for days, end in ((self.old_days, "expired"), (self.merged_days, "merged")) if dry_run else ():
+            if days:
+                rows = f"rows of {counted(len(days), 'day')}, {end} long ago,"
+                lines.append(f"{rows} go to the archive once their staging objects are gone")
         if self.archived != NOTHING_ARCHIVED:
             lines.append(f"{self.archived} went to the archive")
         if self.skipped:

@@ -85,7 +85,12 @@ def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuil
     open_erasures = sum(item.is_open for item in known)
     if day.partition is not None and not day.partition.is_waiting_for_rows:
         erased = rebuild_sources.count_contributors_with_erased(connection, day, table.version) if known else 0
-        return rebuild_obstacle(day.partition, open_erasures=open_erasures, erased_objects=erased)
+        return rebuild_obstacle(
+            day.partition,
+            open_erasures=open_erasures,
+            erased_objects=erased,
+            archived_objects=merge_ranges.count_archived(connection, day.partition.partition_id),
+        )
     oldest_kept = table.oldest_kept(now)
     return new_day_obstacle(
         is_over=table.day_ends(day.date) <= now,
