@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -115,3 +116,20 @@ def test_every_layer_of_production_is_kept_from_importing_the_local_stack() -> N
 
 def test_the_duckdb_with_extensions_is_the_one_that_tests_and_the_demo_run(production: Any) -> None:
     assert tuple(production["project"]["optional-dependencies"]["ducklake"]) == DUCKLAKE.packages
+
+
+_NEWER = re.compile(
+    r"\b(StrEnum|ExceptionGroup|TaskGroup|file_digest|assert_never|LiteralString|NotRequired)\b|except\*"
+    r"|from (typing|datetime|enum|contextlib) import [^\n]*\b(Self|Never|Required|override|UTC|verify|chdir)\b"
+)
+
+
+def test_no_module_uses_names_that_the_oldest_python_lacks() -> None:
+    """Python 3.10 runs in the long form of `install/` alone."""
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for package in ("prism_assets", "prism_local")
+        for file in (ROOT / package).rglob("*.py")
+        for match in _NEWER.finditer(re.sub(r"#.*", "", file.read_text()))
+    ]
+    assert found == []

@@ -24,8 +24,10 @@ from prism_assets.domain.merges.plan import REWRITES, REWRITTEN_DAYS
 from prism_assets.domain.text import counted
 
 
-class RenameState(enum.StrEnum):
+class RenameState(str, enum.Enum):
     """The state of a rename."""
+
+    __str__ = str.__str__  # as StrEnum, which Python 3.10 lacks
 
     REWRITING = "rewriting"
     """Some older objects have only the former name, and Glue shows the former name."""
@@ -64,8 +66,10 @@ class ColumnRename:
         return self.state is RenameState.REWRITING
 
 
-class WideningState(enum.StrEnum):
+class WideningState(str, enum.Enum):
     """The state of a widening."""
+
+    __str__ = str.__str__
 
     COPYING = "copying"
     """Merged objects of all days are copied with the new type. Readers see the old type."""
