@@ -11,7 +11,7 @@ from prism_assets import console
 from prism_assets.cli.panels import LOCAL
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 
-_NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"
+_NO_LOCAL = "`prism local` is not installed: install the wheel of prism_local, or run scripts/bootstrap in a clone"
 
 
 def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:

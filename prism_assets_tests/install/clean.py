@@ -114,7 +114,7 @@ def borrow_dependencies(folder: Path, wheels: Path) -> Environment:
 
 
 def install_all(folder: Path, python: Path, wheels: Path, installer: str) -> Environment:
-    """Makes an environment with the wheels from the local index, and with their dependencies from the usual one.
+    """Makes an environment with all wheels of a folder, and with their dependencies from the usual index.
 
     The installer is `pip`, or `uv`, which takes a third of its time, where this environment has it.
     """
@@ -124,6 +124,7 @@ def install_all(folder: Path, python: Path, wheels: Path, installer: str) -> Env
     command: tuple[str | Path, ...] = (inside, "-m", "pip", "install", "-q", "--disable-pip-version-check")
     if installer == "uv" and uv.exists():
         command = (uv, "pip", "install", "-q", "--python", inside)
-    words = ("-c", ROOT / "constraints.txt", "--find-links", wheels, "prism-assets[local]", "prism-kernel")
-    call(*command, *words, cwd=wheels, env=variables, seconds=3_600)
+    # By files: PyPI has a prism-local of somebody else, and pip takes it beside --find-links.
+    files = sorted(wheels.glob("*.whl"))
+    call(*command, "-c", ROOT / "constraints.txt", *files, cwd=wheels, env=variables, seconds=3_600)
     return Environment(folder, variables)
