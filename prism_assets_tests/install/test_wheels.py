@@ -77,6 +77,13 @@ def test_a_wrong_use_builds_nothing(tmp_path: Path) -> None:
         assert done.stderr.startswith(sentence)
 
 
+def prism(desk: Environment, folder: Path, *commands: list[str], script: Path | None = None) -> str:
+    """Runs commands, and then a script, in one process. Returns their output."""
+    words: list[str | Path] = [Path(__file__).with_name("commands.py"), json.dumps(commands)]
+    words += [script] if script else []
+    return desk.run("python", *words, cwd=folder)
+
+
 def test_wheels_alone_go_from_a_sample_to_rows_in_three_readers(
     desk: Environment, world: World, tmp_path: Path
 ) -> None:
@@ -87,22 +94,23 @@ def test_wheels_alone_go_from_a_sample_to_rows_in_three_readers(
     lines = "".join(f'{{"time": "{now:%FT%TZ}", "user_id": {number}}}\n' for (number,) in ROWS)
     (tmp_path / "signups.jsonl").write_text(lines)
 
-    first = ("--table", "log.signups", "--sample", "signups.jsonl", "--url", "s3://staging/signups/")
-    desk.run("prism", "init", "lake", *first, cwd=tmp_path)
     lake = tmp_path / "lake"
-    with (lake / "tables" / "log" / "signups.yaml").open("a") as file:
-        file.write("iceberg: true\n")
-    desk.run("prism", "table", "apply", cwd=lake)
+    lake.mkdir()
+    first = ("--table", "log.signups", "--sample", "../signups.jsonl", "--url", "s3://staging/signups/")
+    prism(desk, lake, ["init", ".", *first], ["table", "apply"])
     world.drop([], stream="signups", body=lines.encode())
     with a_worker(desk, lake) as worker:
         await_rows(world, len(ROWS))
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(300) == 0
-    desk.run("prism", "run", cwd=lake)
+    with (lake / "tables" / "log" / "signups.yaml").open("a") as file:
+        file.write("iceberg: true\n")
+    query = ["query", "SELECT user_id FROM log.signups ORDER BY 1", "--json"]
+    said = prism(desk, lake, ["table", "apply"], ["run"], query, script=Path(__file__).with_name("readers.py"))
 
-    said = desk.run("prism", "query", "SELECT user_id FROM log.signups ORDER BY 1", "--json", cwd=lake)
-    assert json.loads(said) == [{"user_id": number} for (number,) in ROWS]
-    found = json.loads(desk.run("python", Path(__file__).with_name("readers.py"), cwd=lake))
+    answer, counted = said.rindex("\n["), said.rindex("\n{")  # the output of the query, and that of the script
+    assert json.loads(said[answer:counted]) == [{"user_id": number} for (number,) in ROWS]
+    found = json.loads(said[counted:])
     assert (found["manifest"], found["iceberg"]) == (ROWS, ROWS)
     assert Path(found["code"]).is_relative_to(desk.folder)
 
