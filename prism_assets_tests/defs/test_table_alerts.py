@@ -111,3 +111,18 @@ def test_a_cursor_without_alerts_is_of_an_earlier_version(
     again = tick(instance, location, "table_checks", json.dumps(document))
     assert not again.asset_events, "it still knows what it reported"
     assert receiver.bodies == []
+
+
+def test_a_full_cursor_never_says_that_something_ended_which_did_not(
+    settled: World, instance: DagsterInstance, location: Location, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The finding comes first by name, and must not push the older failed check out."""
+    break_table(settled)
+    first = tick(instance, location, "table_checks")
+    document = json.loads(str(first.cursor))
+    document["alerted"] = {UNREAD: document["alerted"][UNREAD]}
+    monkeypatch.setattr(table_alerts, "_MOST_KEYS", 1)
+    del receiver.bodies[:]
+    full = tick(instance, location, "table_checks", json.dumps(document))
+    assert receiver.bodies == []
+    assert json.loads(str(full.cursor))["alerted"] == document["alerted"]

@@ -75,12 +75,12 @@ class Reported:
         ranked = [(rank, item) for item in outcomes if (rank := self._rank(item, now)) is not None]
         return [item for _, item in sorted(ranked, key=lambda pair: (pair[0], self._told(pair[1]), _name(pair[1])))]
 
-    def told(self, outcomes: Collection[CheckOutcome], now: datetime, tables: Collection[str]) -> Reported:
-        """Returns the state after a report of these outcomes. Forgets dropped tables."""
+    def told(self, outcomes: Collection[CheckOutcome], now: datetime, present: Collection[Name]) -> Reported:
+        """Returns the state after a report of these outcomes. Forgets checks that no table has any more."""
         names = set(map(_name, outcomes))
-        kept = {name: time for name, time in self.failed.items() if name not in names and name[0] in tables}
+        kept = {name: time for name, time in self.failed.items() if name not in names and name in present}
         failed = {_name(item): now for item in outcomes if not item.passed}
-        known = frozenset(name for name in self.known | names if name[0] in tables)
+        known = frozenset(name for name in self.known | names if name in present)
         return Reported(known, {**kept, **failed}, self.after, self.first, self.alerted)
 
     def _rank(self, outcome: CheckOutcome, now: datetime) -> int | None:

@@ -50,10 +50,10 @@ def send_due(
     except TransientError as error:
         context.log.warning(f"findings were not read: {error}")
         return SentAlerts(before)
-    present = dict(sorted(present.items())[:_MOST_KEYS])
-    new = [key for key in present if key not in before]
+    new = sorted(key for key in present if key not in before)
     again = [key for key, time in before.items() if key in present and not timedelta(0) <= now - time < _AGAIN]
     cleared = [key for key in before if key not in present]
+    new = new[: max(0, _MOST_KEYS - len(before) + len(cleared))]
     if not (new or again or cleared):
         return SentAlerts(before)
     secrets = secret_values()
@@ -65,8 +65,7 @@ def send_due(
     except AlertNotSent as error:
         context.log.error(f"{error}\n{alert.text}")
         return SentAlerts(before, f"; {error}; the next tick tries again")
-    sent = dict.fromkeys((*new, *again), now)
-    alerted = {key: sent.get(key) or before[key] for key in present}
+    alerted = {key: time for key, time in before.items() if key in present} | dict.fromkeys((*new, *again), now)
     return SentAlerts(alerted, f"; told by {sender.name}: {alert.subject}")
 
 

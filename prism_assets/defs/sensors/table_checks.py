@@ -53,8 +53,9 @@ def table_checks(
         context.log.warning(problem)
     due = [*reported.due(look.outcomes, now), *_mended(context, reported, look.outcomes)]
     told = due[:_REPORTS]
-    tables = {name for of_check in names.values() for name in of_check}
-    position = replace(reported.told(told, now, tables), after=look.after, first=look.first)
+    present = {(name, check) for check, of_check in names.items() for name in of_check}
+    tables = {name for name, _ in present}
+    position = replace(reported.told(told, now, present), after=look.after, first=look.first)
     alerts = send_due(context, stages, position, look.outcomes, tables, now)
     return SensorResult(
         asset_events=[evaluation_of(outcome) for outcome in told],
