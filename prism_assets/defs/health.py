@@ -109,7 +109,7 @@ class Health:
     def mark(self) -> str:
         """Changes with rows, merged objects and findings, too."""
         figures = [(str(day.date), day.state, day.rows, day.merged_objects) for day in self.status.partitions]
-        return str((self.is_healthy, sorted(figures), sorted(map(_line, self._findings))))
+        return str((self.problems, sorted(figures), sorted(map(_line, self._findings))))
 
     @property
     def _states(self) -> Counter[str]:

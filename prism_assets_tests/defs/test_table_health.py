@@ -19,12 +19,13 @@ from dagster import (
 
 from prism_assets.defs.checks.runless import report_changes
 from prism_assets.defs.checks.table import build_table_checks
-from prism_assets.defs.health import HEALTHY
+from prism_assets.defs.health import HEALTHY, Health
 from prism_assets.defs.keys import table_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_platform
 from prism_assets.stages.checks.days import CATALOG_AGREES
 from prism_assets.stages.checks.outcomes import CheckOutcome
+from prism_assets.stages.status import TableStatus
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import NOW, assets_of, run
@@ -186,3 +187,15 @@ def test_a_person_runs_the_check_of_one_table(settled: World, instance: DagsterI
     (check,) = result.get_asset_check_evaluations()
     assert (check.asset_key, check.passed) == (KEY, True)
     assert check.metadata["dagster/row_count"].value == 3
+
+
+def test_another_problem_of_an_unhealthy_table_is_news() -> None:
+    """The page would show a problem that ended, as long as no row comes."""
+    first, second = (
+        Health(
+            TableStatus(table="log.events"), (CheckOutcome(table="log.events", check=name, passed=False, sentence=""),)
+        )
+        for name in ("one", "other")
+    )
+    assert first.signal == second.signal
+    assert first.mark != second.mark
