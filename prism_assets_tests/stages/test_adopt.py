@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -15,11 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.files.keys import TableKeys
 from prism_assets.domain.names import TableName
 from prism_assets.metadata.database import Database
+from prism_assets.stages.adopt import audit
 from prism_assets.stages.adopt.audit import Installation, run_audit
 from prism_assets.stages.adopt.tables import write_tables
 from prism_assets.stages.apply.run import run_apply
@@ -269,3 +272,77 @@ def test_a_takeover_loses_and_doubles_no_row_and_changes_nothing_of_the_former_l
     assert former.read() == sorted(former.ids)
     assert {path: path.read_bytes() for path in former.root.rglob("*") if path.is_file()} == before
     assert run_audit(world.context, former.old).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("DROP TABLE strload_columns", "it lacks strload_columns"),
+        ("ALTER TABLE strload_columns DROP COLUMN zone_offset", "it lacks strload_columns.zone_offset"),
+        ("UPDATE prism_tables SET table_name = NULL", "prism_tables: table_name is NULL in the row (1, log, None"),
+        ("UPDATE strload_tables SET s3_prefix = NULL", "streams of prism_table_id 1: prefix is NULL"),
+        ("UPDATE strload_columns SET value_type = NULL", "columns of prism_table_id 1: type is NULL"),
+    ],
+)
+def test_a_database_of_another_version_or_with_holes_is_refused(
+    former: Former, statement: str, sentence: str, tmp_path: Path
+) -> None:
+    former.change(statement)
+    with pytest.raises(WrongUse) as refused:
+        run_audit(former.world.context, former.old)
+    assert sentence in str(refused.value)
+    with pytest.raises(WrongUse, match=re.escape(sentence)):
+        write_tables(former.old, tmp_path / "tables")
+    assert not (tmp_path / "tables").exists()
+
+
+def test_rows_that_name_no_object_are_found_and_the_audit_goes_on(former: Former) -> None:
+    former.change(
+        "UPDATE prism_small_objects SET prism_staging_object_id = NULL, delayed = NULL WHERE prism_small_object_id = 3",
+        "INSERT INTO prism_partitions VALUES (3, 1, NULL, 0, -1, 0, NULL, NULL)",
+        "UPDATE prism_merge_ranges SET content_length = NULL, update_time = NULL",
+        "UPDATE strload_streams SET discard = NULL, disabled = NULL",
+    )
+    assert former.kinds() >= {("I1", "rows_without_name"), ("I3", "live_without_record"), ("I4", "wrong_length")}
+
+
+@pytest.mark.parametrize("name", ["../../etc/cron", "events/other", "Events", "a b", "x" * 65])
+def test_a_name_that_leads_to_another_folder_is_refused(former: Former, name: str, tmp_path: Path) -> None:
+    former.change(f"UPDATE prism_tables SET table_name = '{name}'")
+    with pytest.raises(WrongUse, match="must begin with a-z"):
+        write_tables(former.old, tmp_path / "deep" / "er")
+    assert not (tmp_path / "deep").exists()
+    with pytest.raises(WrongUse, match="must begin with a-z"):
+        run_audit(former.world.context, former.old)
+
+
+def test_texts_of_the_database_stay_texts_in_the_table_file(former: Former, tmp_path: Path) -> None:
+    former.change(
+        "UPDATE strload_columns SET value_type = E'odd\\nretired: true' WHERE column_name = 'odd'",
+        "UPDATE strload_columns SET source_offset = '+00:00\", required: false' WHERE column_name = 'time'",
+    )
+    (written,) = write_tables(former.old, tmp_path)
+    document = yaml.safe_load(Path(written.path).read_text())
+    assert "retired" not in document
+    assert document["columns"][0]["source_offset"] == '+00:00", required: false'
+    assert document["columns"][0]["required"] is True
+
+
+def test_a_day_is_compared_a_part_at_a_time(former: Former, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects on record, missing ones and unknown ones are found at and between the ends of parts."""
+    monkeypatch.setattr(audit, "_PART", 2)
+    keys = TableKeys(bucket="former", prefix="prism/", name=TableName("log", "events"))
+    former.change("INSERT INTO prism_small_objects SELECT n, n, 2, n = 8, 5, now() FROM generate_series(5, 10) n")
+    for number in (1, 5, 6, 7, 8, 9, 11):
+        former.put(
+            keys.small_object(date(2026, 2, 2), number, delayed=number == 8), b"small"[: 4 if number == 6 else 5]
+        )
+    found = {item.kind: item for item in run_audit(former.world.context, former.old).findings}
+    assert {kind: found[kind].count for kind in ("missing_object", "wrong_length", "live_without_record")} == {
+        "missing_object": 1,
+        "wrong_length": 1,
+        "live_without_record": 2,
+    }
+    assert keys.small_object(date(2026, 2, 2), 10, delayed=False) in found["missing_object"].says
+    assert keys.small_object(date(2026, 2, 2), 6, delayed=False) in found["wrong_length"].says
+    assert keys.small_object(date(2026, 2, 2), 1, delayed=False) in found["live_without_record"].says

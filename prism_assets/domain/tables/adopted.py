@@ -104,6 +104,7 @@ def draft_adopted(table: AdoptedTable, since: date | None) -> AdoptedFile:
         else:
             notes = [*notes, f"column {column.name} of type {column.type} is left out, as in the former table"]
     lines.append(f"merge: {{interval: {table.merge_interval}}}")
+    notes = [" ".join(note.split()) for note in notes]  # a line break would end the comment
     comments = [f"# {note}" for note in notes]
     return AdoptedFile(name=table.name, text="\n".join([*comments, *lines, ""]), notes=tuple(notes))
 
@@ -128,7 +129,9 @@ def _column_line(column: AdoptedColumn) -> str:
     parts += [f"length: {min(length, DEFAULT_LENGTH)}"] if length is not None else []
     source = column.source_name or column.name
     parts += [f"source: {quoted(source)}"] if source != column.name else []
-    parts += [f'source_offset: "{column.source_offset}"'] if column.source_offset and kind.takes_time_options else []
+    parts += (
+        [f"source_offset: {quoted(column.source_offset)}"] if column.source_offset and kind.takes_time_options else []
+    )
     parts += ["required: true"] if column.is_partition_source else []
     return f"  - {{{', '.join(parts)}}}"
 

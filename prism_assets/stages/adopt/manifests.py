@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
 from prism_assets.domain.files.keys import MergedObjectKey, TableKeys
@@ -17,14 +17,12 @@ from prism_assets.stages.context import StageContext
 _REMEDY = "Keep all staging objects of the day: `prism history` makes its rows again in a new table"
 
 
-def compare_manifest(
-    context: StageContext, table: AdoptedTable, keys: TableKeys, day: AdoptedDay, stored: Mapping[str, int]
-) -> Iterator[Finding]:
-    """Yields the faults of a switched day's manifest. `stored` has the lengths of the day's objects by key."""
+def compare_manifest(context: StageContext, table: AdoptedTable, keys: TableKeys, day: AdoptedDay) -> Iterator[Finding]:
+    """Yields the faults of a switched day's manifest."""
     if not day.switched or day.version <= 0:
         return
     key = keys.manifest(day.date, day.version, day.version)
-    for invariant, kind, says in _faults(context, keys, key, day.version, stored):
+    for invariant, kind, says in _faults(context, keys, key, day):
         yield Finding(
             kind=kind,
             table=str(table.name),
@@ -35,9 +33,7 @@ def compare_manifest(
         )
 
 
-def _faults(
-    context: StageContext, keys: TableKeys, key: str, version: int, stored: Mapping[str, int]
-) -> Iterator[tuple[str, str, str]]:
+def _faults(context: StageContext, keys: TableKeys, key: str, day: AdoptedDay) -> Iterator[tuple[str, str, str]]:
     """Yields invariant, kind and fact."""
     try:
         entries = read_manifest(context.stores.get(keys.bucket, key))
@@ -48,12 +44,19 @@ def _faults(
         yield "I4", "broken_manifest", f"cannot be read: {error}"
         return
     at = f"s3://{keys.bucket}/"
+    named = {item.url.removeprefix(at) for item in entries}
+    stored = {
+        item.key: item.content_length
+        for prefix in (keys.live_prefix(day.date), keys.delayed_prefix(day.date), keys.merged_prefix(day.date))
+        for item in context.stores.list(keys.bucket, prefix)
+        if item.key in named
+    }
     wrong = [item.url for item in entries if stored.get(item.url.removeprefix(at)) != item.content_length]
     if wrong:
         yield "I4", "broken_manifest", f"names {counted(len(wrong), 'object')} without that length, such as {wrong[0]}"
     if doubled := [url for url, count in Counter(item.url for item in entries).items() if count > 1]:
         yield "I2", "doubled_rows", f"names {doubled[0]} twice, and readers see its rows twice"
-    if odd := _break_of(keys, [item for item in entries if item.url not in doubled], version):
+    if odd := _break_of(keys, [item for item in entries if item.url not in doubled], day.version):
         yield odd
 
 
