@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -238,3 +239,49 @@ def test_every_metric_of_the_exporter_appears_once_it_has_a_value(world: World) 
     assert [item.kind for item in BY_NAME.values() if item.name.endswith("_total")] == [Kind.COUNTER] * sum(
         item.kind is Kind.COUNTER for item in BY_NAME.values()
     )
+
+
+def test_work_that_ends_during_a_slow_look_is_counted_by_the_next_one(world: World) -> None:
+    """The look sees the database as it was at its begin."""
+    world.apply(a_table("log.events"))
+    counters, names = totals.Totals(), {world.context.choose_tables(None)[0].table_id: "log.events"}
+    database = world.context.database
+    with database.repeatable_read() as connection:
+        counters.add_work(connection, names)
+    with database.repeatable_read() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM prism_tables")
+        world.drop(some_rows(10, utc(NOON)))
+        other = threading.Thread(target=lambda: (world.discover(NOON), world.stream(NOON)))
+        other.start()
+        other.join()
+        counters.add_work(connection, names)
+    with database.repeatable_read() as connection:
+        counters.add_work(connection, names)
+    values = values_of(render(counters.samples()))
+    assert values[f"prism_table_rows_total{EVENTS}"] == 10
+    assert values['prism_step_runs_total{outcome="done",step="stream"}'] == 1
+
+
+def test_counters_of_tables_that_are_gone_end(world: World) -> None:
+    world.apply(a_table("log.events"))
+    counters, number = totals.Totals(), world.context.choose_tables(None)[0].table_id
+    for name in ("log.old", "log.events"):
+        with world.context.database.repeatable_read() as connection:
+            counters.add_work(connection, {number: name})
+    series = values_of(render(counters.samples()))
+    assert not any("log.old" in name for name in series)
+    assert f"prism_table_latency_seconds_count{EVENTS}" in series
+
+
+@pytest.mark.parametrize(
+    ("version", "sentence"), [("9999", "which this code does not know"), ("0000", "run `prism table apply` first")]
+)
+def test_tables_of_another_release_are_not_measured(world: World, version: str, sentence: str) -> None:
+    world.apply(a_table("log.events"))
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
+    exporter = an_exporter(world)
+    exporter.look("tables")
+    exporter.look("attention")
+    assert sentence in exporter.why_not_ready
+    assert not any(name.startswith("prism_table_") for name in values_of(render(exporter.samples())))

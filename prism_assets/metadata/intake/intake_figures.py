@@ -194,7 +194,9 @@ class Mark:
 
 
 def mark_now(connection: Connection) -> Mark:
-    """Returns the present. Ids bound the later searches, because batches and ended merges have no index on times.
+    """Returns the time of this transaction, which sees all that was committed before it.
+
+    Ids bound the later searches, because batches and ended merges have no index on times.
 
     A margin of 100 ids covers rows that become visible out of order.
     """
@@ -202,7 +204,7 @@ def mark_now(connection: Connection) -> Mark:
 
 
 _MARK = """
-SELECT clock_timestamp() AS time,
+SELECT now() AS time,
     coalesce((SELECT min(prism_stream_batch_id) FROM prism_stream_batches WHERE state = 'running'),
         (SELECT max(prism_stream_batch_id) FROM prism_stream_batches), 0) - 100 AS batch_id,
     coalesce((SELECT max(prism_merge_job_log_id) FROM prism_merge_job_log), 0) - 100 AS merge_log_id

@@ -17,6 +17,7 @@ from typing import Literal
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.metrics import MOST_TABLES, Measured, Sample
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.stages.apply.files import parse_table_files
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.exporter.attention import count_failed_checks, count_findings
@@ -122,6 +123,7 @@ class Exporter:
         yield Sample("prism_exporter_tables", len(tables))
         yield Sample("prism_exporter_tables_left_out", left_out)
         with self._context.database.repeatable_read() as connection:
+            load_schema_version(connection).check()
             yield from measure_present(connection, tables, self._context.settings.lease_seconds, self._last_rows)
             self._totals.add_work(connection, {table.table_id: str(table.name) for table in tables})
         yield from self._totals.samples()

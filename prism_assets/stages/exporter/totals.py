@@ -7,7 +7,7 @@ since the last one, by indexes.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -36,13 +36,14 @@ class Totals:
         self._until: datetime | None = None
 
     def add_work(self, connection: Connection, names: Mapping[int, str]) -> None:
-        """Adds the work that ended since the last call. `names` are the tables to count, by id."""
+        """Adds the work that ended since the last call. Counts the tables in `names`, by id, and forgets all others."""
         present = mark_now(connection)
         self._marks.append(present)
         if self._until is None:
             self._until = present.time
         after = max(self._until, present.time - _LONGEST)
         until = present.time - _SETTLED
+        self._forget(self._latency.keys() - set(names.values()))
         for name in names.values():
             self._begin(name)
         if until <= after:
@@ -84,6 +85,13 @@ class Totals:
         self._latency.setdefault(table, [0] * (len(LATENCY_BOUNDS) + 1))
         for step, outcome in (("stream", "done"), ("stream", "lease_lost"), ("merge", "done"), ("merge", "failed")):
             self._add_step(step, outcome, 0, 0.0)
+
+    def _forget(self, tables: Collection[str]) -> None:
+        """Ends the counters of dropped and renamed tables, so that their number stays bounded."""
+        for table in tables:
+            for name in _OF_TABLES:
+                del self._counts[name, (table,)]
+            del self._seconds["prism_table_latency_seconds", (table,)], self._latency[table]
 
     def _mark_before(self, after: datetime) -> Mark:
         """Returns the latest mark that is not later than `after`, and forgets earlier ones."""
