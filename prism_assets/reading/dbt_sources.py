@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from prism_assets.reading.sql_engines import SqlEngine, database_of
 from prism_assets.settings import IcebergSettings, ReaderSettings
 
 _CATALOG_OF_ATHENA = "awsdatacatalog"
+_TEMPLATE = re.compile(r"\{(?=[{%#])")
 _RECENT = {
     SqlEngine.REDSHIFT: f"{DAY_COLUMN} >= current_date - {{days}}",
     SqlEngine.ATHENA: f"{DAY_COLUMN} >= current_date - interval '{{days}}' day",
@@ -81,8 +83,9 @@ def _freshness(engine: SqlEngine, table: TableDefinition) -> dict[str, Any]:
         return {}
     warn, fail = table.freshness.warn, table.freshness.fail
     days = fail.days + 2  # of the failure itself, and for time zones of tables
+    column = table.partition_column  # dbt writes it as it is; Redshift refuses a bare `timestamp`, Athena a bare `end`
     return {
-        "loaded_at_field": table.partition_column,
+        "loaded_at_field": column if engine is SqlEngine.ICEBERG else f'"{column}"',  # Spark quotes otherwise
         "freshness": {
             **({"warn_after": _duration(warn)} if warn else {}),
             "error_after": _duration(fail),
@@ -102,4 +105,4 @@ def _duration(time: timedelta) -> dict[str, Any]:
 
 def _plain(text: str) -> str:
     """Returns a text that dbt does not take for a template."""
-    return text.replace("{{", "{ {").replace("{%", "{ %").replace("{#", "{ #")
+    return _TEMPLATE.sub("{ ", text)

@@ -92,13 +92,19 @@ def views(
     """Yields Athena's statements: a database with a view of each table, under the table's own name.
 
     Athena also reads the tables without views. Views hide the names of databases. A view keeps its columns when the
-    table gets more.
+    table gets more. Raises WrongUse where a view would take the place of a table, or of another view.
     """
+    databases = {schema: database_of(SqlEngine.ATHENA, schema, settings, iceberg) for schema in tables}
+    taken = {name for database in databases.values() for name in (database, database.removesuffix(SYMLINK_SUFFIX))}
+    owners: dict[tuple[str, str], str] = {}
     for schema, shown in tables.items():
-        target = into.replace("{schema}", schema)
-        database = database_of(SqlEngine.ATHENA, schema, settings, iceberg)
-        if target == database or target == database.removesuffix(SYMLINK_SUFFIX):
+        target, database = into.replace("{schema}", schema), databases[schema]
+        if target in taken:
             raise WrongUse(f"{target} is a database of prism itself: name another one by --into")
+        for table in shown:
+            other = owners.setdefault((target, table.name.table), str(table.name))
+            if other != str(table.name):
+                raise WrongUse(f"{other} and {table.name} would be one view in {target}: write {{schema}} in --into")
         yield f"CREATE DATABASE IF NOT EXISTS `{target}`;"
         for table in shown:
             columns = ", ".join(quote_identifier(name) for name in [*(c.glue_name for c in table.columns), DAY_COLUMN])

@@ -22,7 +22,7 @@ def tables(prism: Prism) -> Prism:
     """Three tables; one of them is in every catalog. Neither PostgreSQL nor Glue is asked."""
     folder = prism.world.settings.tables_dir
     folder.mkdir()
-    shown = a_table(iceberg="true").replace("a test table", '"All {{ events }}"')
+    shown = a_table(iceberg="true").replace("a test table", '"All {{ events }}, {{{% x"')
     (folder / "events.yaml").write_text(f"{shown}symlink: true\nfreshness: {{warn: 90m, fail: 2d}}\n")
     (folder / "plain.yaml").write_text(a_table(PLAIN))
     (folder / "old.yaml").write_text(f"{a_table('log.old')}symlink: true\nretired: true\n")
@@ -48,13 +48,13 @@ def test_each_engine_gets_the_tables_that_it_sees(tables: Prism) -> None:
 
 def test_freshness_columns_and_texts_come_from_the_table_file(tables: Prism) -> None:
     (events,) = sources(tables, "athena")["tables"]
-    assert events["config"]["loaded_at_field"] == "time"
+    assert events["config"]["loaded_at_field"] == '"time"', "a reserved word of Redshift may name the column"
     assert events["config"]["freshness"] == {
         "warn_after": {"count": 90, "period": "minute"},
         "error_after": {"count": 2, "period": "day"},
         "filter": "dt >= current_date - interval '4' day",
     }
-    assert events["description"] == "All { { events }}"
+    assert events["description"] == "All { { events }}, { { { % x"
     columns = {column["name"]: column["data_type"] for column in events["columns"]}
     assert (columns["id"], columns["dt"]) == ("bigint", "date")
     (_, plain) = sources(tables, "redshift")["tables"]
@@ -86,9 +86,12 @@ def test_redshift_gets_external_schemas_and_athena_views(tables: Prism) -> None:
         (("table", "ddl", "--for", "iceberg"), "Iceberg tables need no statements"),
         (("table", "ddl", "--for", "athena", "--role", "x"), "--role is for Redshift"),
         (("table", "ddl", "--for", "athena", "--into", "x_log_lake"), "is a database of prism itself"),
+        (("table", "ddl", "--for", "athena", "--into", "x_app_lake_symlink"), "is a database of prism itself"),
+        (("table", "ddl", "--for", "athena", "--into", "all"), "app.events and log.events would be one view in all"),
     ],
 )
 def test_a_wrong_use_is_one_sentence(tables: Prism, words: tuple[str, ...], sentence: str) -> None:
+    (tables.world.settings.tables_dir / "app.yaml").write_text(f"{a_table('app.events')}symlink: true\n")
     done = tables(*words)
     assert (done.status, done.out) == (2, "")
     assert sentence in done.err
