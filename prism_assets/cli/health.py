@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +16,9 @@ from prism_assets.metrics.text import CONTENT_TYPE, render
 
 OPTION = "--listen"
 """The option of the commands with a health server."""
+_LOG = logging.getLogger(__name__)
+_PATIENCE_SECONDS = 10.0
+"""A peer that sends no request, or takes no answer, loses its connection and its thread after this time."""
 _PATHS = "there are /live, /ready and /metrics\n"
 
 
@@ -41,11 +46,10 @@ class HealthServer:
     def __init__(self, address: tuple[str, int], watched: Watched) -> None:
         self._watched = watched
         try:
-            self._server = ThreadingHTTPServer(address, self._handler())
+            self._server = _Server(address, self._handler())
         except OSError as error:
             where = f"{OPTION} {address[0]}:{address[1]}"
             raise WrongUse(f"{where} cannot be served ({error.strerror}): choose a free address of this host") from None
-        self._server.daemon_threads = True
 
     @property
     def port(self) -> int:
@@ -76,6 +80,8 @@ class HealthServer:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = _PATIENCE_SECONDS
+
             def do_GET(self) -> None:
                 status, body = server.answer(self.path.partition("?")[0])
                 self.send_response(status)
@@ -88,6 +94,15 @@ class HealthServer:
                 """Prints nothing: a probe each second would fill the log."""
 
         return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Prints nothing for a peer that went away. The base class would print a traceback, also between JSON lines."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            _LOG.exception("an answer to a probe or scrape failed")
 
 
 def _state(name: str, reason: str) -> tuple[int, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from prism_assets.aws_clients import REQUESTS, Patience, aws_client
 from prism_assets.cli.health import HealthServer
 from prism_assets.cli.watched_worker import WatchedWorker
+from prism_assets.domain.metrics import Sample
 from prism_assets.engine.child import ChildEngine
 from prism_assets.engine.live import LiveEngines
 from prism_assets.metadata.database import Database
@@ -111,3 +115,36 @@ def client(endpoint: str | None) -> Any:
 
 def test_another_path_says_which_there_are(server: HealthServer) -> None:
     assert ask(server, "/") == (404, "there are /live, /ready and /metrics\n")
+
+
+def test_a_peer_that_asks_nothing_loses_its_connection(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each open connection holds a thread."""
+    assert vars(server._server.RequestHandlerClass)["timeout"]
+    monkeypatch.setattr(server._server.RequestHandlerClass, "timeout", 0.1)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as silent:
+        assert silent.recv(1) == b""
+
+
+def test_a_peer_that_goes_away_prints_nothing(vitals: Vitals, capfd: pytest.CaptureFixture[str]) -> None:
+    """A traceback would stand between lines of JSON."""
+    asked, gone = threading.Event(), threading.Event()
+
+    class Slow:
+        why_not_live = why_not_ready = ""
+
+        def samples(self) -> Iterator[Sample]:
+            asked.set()
+            gone.wait(60)
+            return iter([Sample("prism_worker_turns_total", 1.0)] * 100_000)
+
+    before = set(threading.enumerate())
+    with HealthServer(("127.0.0.1", 0), Slow()) as served:
+        with socket.create_connection(("127.0.0.1", served.port)) as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert asked.wait(60)
+        gone.set()
+        for thread in set(threading.enumerate()) - before:
+            if "process_request" in thread.name:
+                thread.join(60)
+    assert capfd.readouterr().err == ""
