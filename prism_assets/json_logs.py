@@ -41,10 +41,10 @@ def log_fields(**fields: object) -> Iterator[None]:
 
 
 def json_line(level: str, message: str, time: datetime | None = None, **more: str) -> str:
-    """Returns one line, without its end."""
+    """Returns one line of ASCII, without its end: names of objects may hold text that no output can encode."""
     moment = time or datetime.now(timezone.utc)
     line = {"time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"), "level": level}
-    return json.dumps({**line, "message": message, **more, **_FIELDS.get({})}, ensure_ascii=False)
+    return json.dumps({**line, "message": message, **more, **_FIELDS.get({})})
 
 
 class JsonLines(logging.Formatter):

@@ -50,6 +50,14 @@ def test_a_line_is_one_object_whatever_the_message(lines: Lines) -> None:
     assert line["error"].endswith("ValueError: a\nb")
 
 
+def test_a_line_is_ascii_whatever_an_object_is_called() -> None:
+    """A lone surrogate would end the loop of a worker at the print, and other marks end a line for some readers."""
+    message = "s3://b/\udcff\u2028\x9b\x00ü"
+    line = json_line("info", message)
+    assert line.isascii()
+    assert (len(line.splitlines()), json.loads(line)["message"]) == (1, message)
+
+
 def test_fields_belong_to_their_block_and_thread() -> None:
     with log_fields(table="log.events", day=None), log_fields(batch=7):
         inside = json.loads(json_line("info", "x"))
