@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.kernels.requirement import SWITCH
+from prism_assets.kernels.requirement import OFF, SWITCH
 
 _SEAM = 11
 """The version of the kernel that this code needs. A change of interface or results raises it on both sides."""
@@ -48,7 +48,7 @@ class Kernel:
 @cache
 def loaded_kernel() -> Kernel:
     """Loads the kernel at the first call. A kernel that is broken gets one warning in each process."""
-    if os.environ.get(SWITCH, "").lower() == "off":
+    if os.environ.get(SWITCH, "").lower() == OFF:
         return Kernel(why_not=f"{SWITCH} is off")
     found = load("prism_kernel")
     if found.is_broken:

@@ -13,12 +13,13 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
+from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.engine.inprocess import InProcessEngine
 from prism_assets.engine.worker import encode_share, prepare_worker, run_share, tell_kernel
 from prism_assets.kernels.compiled import loaded_kernel
-from prism_assets.kernels.requirement import SWITCH
+from prism_assets.kernels.requirement import SWITCH, check_kernel
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.plan import start_batch
@@ -109,3 +110,9 @@ def test_a_task_without_a_required_kernel_is_a_fault_of_the_surroundings(
         ModuleNotFoundError, match=r"^the package prism_kernel .*, and PRISM_KERNEL is required: install"
     ):
         prepare_worker()
+
+
+def test_a_mistyped_requirement_is_no_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "requird")
+    with pytest.raises(WrongUse, match="PRISM_KERNEL must be one of off, required; did you mean required"):
+        check_kernel()
