@@ -16,7 +16,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prism_assets.domain.errors import SecretsUnavailable, SettingsError
 from prism_assets.domain.names import did_you_mean
@@ -32,6 +32,7 @@ _KEPT_SECONDS = 300.0
 """Seconds that an answer of AWS serves a process. A refused password asks again at once."""
 _TRIES, _CONNECT_SECONDS, _ANSWER_SECONDS = 3, 5.0, 10.0
 _MOST_KEPT = 256
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,11 @@ class _Kept:
 
 _lock = threading.Lock()
 _kept: dict[str, _Kept] = {}
-"""Answers by reference. Old ones stay, so that messages can hide their values."""
+"""The last answer by reference."""
+_seen: dict[str, None] = {}
+"""Values that references led to, the newest last. Former passwords stay: their sessions may still work, and messages
+hide them.
+"""
 
 
 def is_reference(text: str) -> bool:
@@ -82,16 +87,21 @@ def password_at(text: str, *, host: str, port: int, user: str, again: bool = Fal
 def secrets_seen() -> frozenset[str]:
     """Returns the secrets that references of this process led to, for hiding them in messages."""
     with _lock:
-        return frozenset(kept.value for kept in _kept.values())
+        return frozenset(_seen)
 
 
 def _keep(reference: str, value: str) -> str:
     with _lock:
-        _kept.pop(reference, None)
-        while len(_kept) >= _MOST_KEPT:
-            del _kept[next(iter(_kept))]
-        _kept[reference] = _Kept(value, time.monotonic() + _KEPT_SECONDS)
+        _renew(_kept, reference, _Kept(value, time.monotonic() + _KEPT_SECONDS))
+        _renew(_seen, value, None)
     return value
+
+
+def _renew(held: dict[str, _Value], name: str, value: _Value) -> None:
+    held.pop(name, None)
+    while len(held) >= _MOST_KEPT:
+        del held[next(iter(held))]
+    held[name] = value
 
 
 def _content_of(path: str) -> str:

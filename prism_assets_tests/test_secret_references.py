@@ -19,7 +19,7 @@ from prism_assets.kernels.expressions.session import secret_of_worker
 from prism_assets.kernels.failures import failure_of
 from prism_assets.known_secrets import secret_values
 from prism_assets.metadata.database import Database
-from prism_assets.secret_references import TOKEN_OF_RDS, password_at, secret_at
+from prism_assets.secret_references import TOKEN_OF_RDS, password_at, secret_at, secrets_seen
 from prism_assets.settings import load_alert_settings, load_settings
 from prism_assets_tests.postgres import PostgresServer
 
@@ -32,6 +32,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PRISM_HOME", str(tmp_path / "none"))
     monkeypatch.setattr(secret_references, "_kept", {})
+    monkeypatch.setattr(secret_references, "_seen", {})
 
 
 @pytest.fixture
@@ -245,3 +246,15 @@ def test_each_session_gets_a_token_of_its_own(login: sqlalchemy.URL, monkeypatch
         assert not any(token in str(refused.value) for token in tokens)
     assert len(tokens) >= 2
     database.dispose()
+
+
+def test_a_former_password_stays_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sessions and clients may still be at work."""
+    monkeypatch.setattr(secret_references, "_MOST_KEPT", 2)
+    for content in ("first", "second"):
+        file.write_text(content)
+        assert secret_at(f"file:{file}") == content
+    assert secrets_seen() == {"first", "second"}
+    file.write_text("third")
+    secret_at(f"file:{file}")
+    assert secrets_seen() == {"second", "third"}, "bounded"
