@@ -430,7 +430,7 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
     location = a_location(settled.root, a_table())
     run(instance, location, ["live"])
     with monkeypatch.context() as patch:
-        patch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 1.0)
+        patch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 4.0)
         with settled.context.database.begin() as connection:
             connection.execute(text("LOCK TABLE prism_quarantine IN ACCESS EXCLUSIVE MODE"))
             cut = tick(instance, location, "table_checks", Reported(first="unmerged_age").write())
