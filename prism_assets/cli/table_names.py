@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -43,7 +43,7 @@ def takes_table(command: _Command) -> _Command:
             raise WrongUse("name a table: schema.table, as a word or after --table. Nothing was done")
         command(**{**given, name: next(iter(chosen), None)})
 
-    (argument,) = get_type_hints(command, include_extras=True)[name].__metadata__
+    (argument,) = inspect.get_annotations(command, eval_str=True)[name].__metadata__
     word = Annotated[str | None, typer.Argument(metavar="TABLE", help=argument.help)]
     option = Annotated[str | None, typer.Option("--table", help="The table, as an option.")]
     return cast(_Command, _with_signature(run, command, {name: word}, {_OTHER: option}))
@@ -51,7 +51,7 @@ def takes_table(command: _Command) -> _Command:
 
 def _with_signature(run: Any, command: Any, first: dict[str, Any], last: dict[str, Any]) -> Any:
     """Gives `run` a signature for Typer: the parameters `first`, those of the command, and `last`, all by keyword."""
-    kinds = {**get_type_hints(command, include_extras=True), **first, **last}
+    kinds = {**inspect.get_annotations(command, eval_str=True), **first, **last}
     defaults = {name: item.default for name, item in inspect.signature(command).parameters.items()}
     defaults = {**dict.fromkeys(first), **{name: item for name, item in defaults.items() if name not in first}}
     parameters = [
