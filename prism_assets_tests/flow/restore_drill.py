@@ -18,7 +18,6 @@ from prism_assets.platform import build_context
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.gc.run import run_gc
-from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.dumps import dump, restore
@@ -47,7 +46,6 @@ class Life:
         self.rows: set[int] = set()
         self.erased: set[int] = set()
         self.now = utc(NOON)
-        self.is_restored = False
         world.apply(a_table(merge="{interval: 0}", iceberg="true"))
 
     @property
@@ -90,14 +88,7 @@ class Life:
             assert self.world.stream(now).errors == ()
             assert self.world.merge(now, everything=True).errors == ()
             self.world.catalog(now)
-            self.commit_to_iceberg(now)
-
-    def commit_to_iceberg(self, now: str) -> None:
-        """Commits. After a restore, makes a table again whose metadata an erasure had ended, as the error says."""
-        for error in run_iceberg(self.world.context, now=utc(now), ignore_pace=True).errors:
-            assert self.is_restored
-            assert f"`prism iceberg register --anew {TABLE}` makes the table again" in error
-            self.world.iceberg(now, names=[TABLE], register=True, anew=True)
+            self.world.iceberg(now)
 
     def objects_arrive(self) -> None:
         self.arrive(30, NOON)
@@ -160,7 +151,6 @@ class Drill:
         self._urls.append(restore(self._postgres, self._file))
         settings = self.life.world.settings.model_copy(update={"database_url": SecretStr(self._urls[-1])})
         self.life.world = replace(self.life.world, settings=settings, context=build_context(settings))
-        self.life.is_restored = True
         database_ages(self.life.world, lost * HOURS)
 
     def told(self) -> Sequence[Finding]:
@@ -168,12 +158,16 @@ class Drill:
         return run_doctor(self.life.world.context, deep=True).findings
 
     def start_again(self) -> None:
-        """Takes the steps of the page: repeats erasures, removes uploads, and runs everything due."""
+        """Takes the steps of the page: repeats erasures, makes Iceberg tables again that doctor names, removes uploads,
+        and runs everything due.
+        """
         world = self.life.world
         world.apply()
         if any(finding.kind == "missing_erasure" for finding in self.told()):
             for gone in self.life.erased:
                 self.life.erase(gone)
+        if any(finding.kind == "iceberg_files" for finding in self.told()):
+            world.iceberg(AFTER, names=[TABLE], register=True, anew=True)
         assert run_repair(world.context).errors == ()
         self.life.everything_due(AFTER)
         assert run_gc(world.context).errors == ()

@@ -180,6 +180,12 @@ class IcebergPublisher:
                 return address
         return None
 
+    def is_whole(self, table: TableDefinition, loaded: LoadedTable) -> bool:
+        """Whether the table's folder has every file that retained snapshots need there. Lists the folder."""
+        keys = self._lake.keys(table)
+        there = {item.key for item in self._stores.list(keys.bucket, keys.root)}
+        return self._can_be_read(table, loaded.metadata_location, loaded.table.metadata, there)
+
     def _can_be_read(
         self, table: TableDefinition, address: str, metadata: TableMetadata, there: Collection[str]
     ) -> bool:

@@ -22,6 +22,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.optimizers import look_at_optimizers
 from prism_assets.stages.doctor.report import DoctorReport
 from prism_assets.stages.doctor.shown import look_at_catalog, look_at_manifest
+from prism_assets.stages.doctor.snapshots import look_at_snapshots
 from prism_assets.stages.doctor.stored import look_at_store, partitions_of
 from prism_assets.stages.doctor.topics import look_at_brokers
 from prism_assets.stages.erasure_records import find_held
@@ -168,8 +169,8 @@ class _Examination:
         for table in tables:
             for catalog in self._catalogs[table.table_id]:
                 self._look_at_catalog(catalog, table)
-            if table.iceberg and self._context.settings.iceberg_catalog == "glue":
-                self._look_at_optimizers(table)
+            if table.iceberg:
+                self._look_at_iceberg(table)
         self._context.progress(f"doctor: {counted(self.partitions, 'partition')} in the catalog")
         stored = look_at_store(self._context, tables)
         self.findings += stored.findings
@@ -195,9 +196,11 @@ class _Examination:
         self.partitions += count if catalog.publisher is self._context.publisher else 0
         self.findings += found
 
-    def _look_at_optimizers(self, table: TableDefinition) -> None:
+    def _look_at_iceberg(self, table: TableDefinition) -> None:
         try:
-            self.findings += look_at_optimizers(self._context, table)
+            self.findings += look_at_snapshots(self._context, table)
+            if self._context.settings.iceberg_catalog == "glue":
+                self.findings += look_at_optimizers(self._context, table)
         except PrismError as error:
             self.unseen.append(Problem.of(error, str(table.name)))
 

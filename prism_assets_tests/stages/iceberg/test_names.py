@@ -12,6 +12,7 @@ from pyiceberg.types import LongType, NestedField
 
 from prism_assets.domain.findings import Acts
 from prism_assets.domain.iceberg.snapshots import FAILED
+from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.iceberg.status import read_iceberg_status
@@ -101,12 +102,15 @@ def test_a_head_that_cannot_be_read_waits_for_a_person_who_has_it_made_anew(worl
     assert head is not None
     world.context.stores.delete("lake", [head.manifest_list.removeprefix("s3://lake/")])
 
+    told = {finding.kind: finding.remedy for finding in run_doctor(world.context).findings}
+    assert "`prism iceberg register --anew log.events`" in told["iceberg_files"], "before the first commit"
     assert "`prism iceberg register --anew log.events`" in errors(world)[0]
     assert read_iceberg_status(world.context)[0].state == FAILED
     assert any("register --anew" in sentence for sentence in for_a_person(world))
     assert errors(world, register=True, anew=True) == ()
     assert len(world.iceberg_ids()) == 6
     assert for_a_person(world) == []
+    assert run_doctor(world.context).is_clean
 
 
 def test_a_name_that_was_made_otherwise_by_the_settings_is_not_left_behind(world: World) -> None:

@@ -1,0 +1,47 @@
+"""Iceberg tables whose files are gone: a restored PostgreSQL, as catalog, may show metadata that was deleted since."""
+
+from __future__ import annotations
+
+import time
+
+from prism_assets.domain.findings import Finding
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.iceberg import iceberg_tables
+from prism_assets.metadata.invariants import begin_reading
+from prism_assets.publishers.iceberg.publisher import MetadataMissing
+from prism_assets.stages.context import StageContext
+
+_LOOKS = 3
+_PAUSE_SECONDS = 0.5
+
+
+def look_at_snapshots(context: StageContext, table: TableDefinition) -> list[Finding]:
+    """Returns a finding if a file of a retained snapshot is missing.
+
+    A missing file counts only if several looks miss one, because a commit expires snapshots. A table without its
+    metadata file is no finding: the next publication makes it again.
+    """
+    with context.database.begin() as connection:
+        begin_reading(connection)
+        known = iceberg_tables.load_known_tables(connection, [table.table_id]).get(table.table_id)
+    if known is None or known.table_uuid is None:
+        return []
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_PAUSE_SECONDS)
+        try:
+            loaded = context.iceberg.load(table)
+        except MetadataMissing:
+            return []
+        if loaded is None or loaded.table_uuid != known.table_uuid or context.iceberg.is_whole(table, loaded):
+            return []
+    return [
+        Finding(
+            invariant="I4",
+            kind="iceberg_files",
+            table=str(table.name),
+            says=f"snapshots of its Iceberg table {known.identifier} name files that are gone",
+            remedy=f"`prism iceberg register --anew {table.name}` makes the table again over the same objects; its "
+            "snapshots are lost",
+        )
+    ]
