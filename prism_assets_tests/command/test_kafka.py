@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from prism_assets_tests.builders import a_table
@@ -29,7 +31,9 @@ def test_status_has_a_line_for_each_partition_and_says_why_brokers_were_not_aske
     said = prism.ok("kafka", "status").out.splitlines()
     assert said[0] == "log.events: kafka://main/app.events, id T1"
     assert said[1].split() == ["partition", "next", "last", "stable", "lag", "seconds", "state", "worker"]
-    assert said[2].split() == ["0", "1,200", "4,300", "3,100", "90", "reading", "host:1"]
+    *offsets, seconds, state, worker = said[2].split()
+    assert (offsets, state, worker) == (["0", "1,200", "4,300", "3,100"], "reading", "host:1")
+    assert 90 <= int(seconds) < 900  # the clock goes on while the command starts
     assert said[3].split() == ["1", "100", "100", "0", "0", "stopped", "-"]
     assert said[4].strip() == "partition 1 cannot be read"
     assert (
@@ -42,7 +46,8 @@ def test_status_has_a_line_for_each_partition_and_says_why_brokers_were_not_aske
 
 def test_status_of_tables_has_a_line_for_each_topic(prism: Prism, topic: TopicRows) -> None:
     said = prism.ok("status").out
-    assert "kafka://main/app.events: 2 partitions, 1 stopped, 3,100 offsets behind, 1.5m, read by host:1" in said
+    wanted = r"kafka://main/app\.events: 2 partitions, 1 stopped, 3,100 offsets behind, \d+\.\dm, read by host:1"
+    assert re.search(wanted, said)
     assert "partition 1 cannot be read" in said
     (table,) = prism.ok("status", "--json").json
     assert table["topics"][0]["partitions"][1]["state"] == "stopped"
