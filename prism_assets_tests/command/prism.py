@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any, NamedTuple
 
@@ -32,6 +33,8 @@ class Prism:
         self.world = world
         self._patch = patch
         self._capsys = capsys
+        # A command that makes way for others would slow down all later tests of this process.
+        patch.setattr(os, "nice", lambda increment: increment)
         patch.setenv("PRISM_HOME", str(world.root / "home"))
         patch.setenv("COLUMNS", "200")
         for name, value in environment(world).items():

@@ -98,7 +98,7 @@ def test_what_is_wrong_with_a_format_is_told_with_its_line(world: World) -> None
         ":1: columns: id reads usr, which no message has as a field; did you mean user?"
     )
     assert refused(world, TABLE.replace("{protobuf: {descriptor: page.desc, message: shop.PageView}}", "avro")) == (
-        ':6: streams[0].format: must be json, {json: {records: "$.Records[*]"}}, {csv: {header: true}}, '
+        ':6: streams[0].format: must be json, parquet, {json: {records: "$.Records[*]"}}, {csv: {header: true}}, '
         "{regex: PATTERN}, or {protobuf: {descriptor: FILE, message: NAME}}"
     )
     assert "is missing" in refused(world, TABLE.replace("descriptor: page.desc, ", ""))
