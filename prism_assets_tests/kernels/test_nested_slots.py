@@ -36,37 +36,39 @@ from prism_assets_tests.kernels.test_nested import a_nested
 PAIRS = "list<struct<a: bigint, b: string>>"
 MANY = "struct<m: map<string(2), list<bigint>>, n: bigint>"
 BOMB = """
-import resource, sys
+import sys
 from pathlib import Path
 from prism_assets.kernels.convert import convert_object
 from prism_assets_tests.kernels.builders import Lake, a_convert_task, a_table, a_value, an_object
 from prism_assets_tests.kernels.test_nested import a_nested
+from prism_assets_tests.peak_memory import peak_kilobytes
 lines, elements, fields = map(int, sys.argv[2:])
 kind = f"list<struct<{', '.join(f'f{number}: bigint' for number in range(fields))}>>"
 content = an_object(a_value("[" + "{}," * elements + "{}]")) * lines
 lake, task = Lake(Path(sys.argv[1])), a_convert_task(content_length=len(content))
 lake.stores.put("staging", task.key, content)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kilobytes()
 result = convert_object(task, a_table(a_nested("v", kind, 2)), lake.stores, lake.lake)
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+after = peak_kilobytes()
 print(result.rows_out, sum(error.count for error in result.value_errors), (after - before) // 1024)
 """
 
 ASIDE = """
-import resource, sys
+import sys
 from pathlib import Path
 from prism_assets.kernels.convert import convert_object
 from prism_assets_tests.kernels.builders import Lake, a_convert_task, a_table, an_object
 from prism_assets_tests.kernels.test_nested import a_nested
+from prism_assets_tests.peak_memory import peak_kilobytes
 kind = f"list<struct<{', '.join(f'f{number}: bigint' for number in range(80))}>>"
 value = "[" + "{}," * 100_000 + "{}]"
 content = an_object(*('{"c%d":%s,"time":1,"time":2}' % (number, value) for number in range(12)))
 lake, task = Lake(Path(sys.argv[1])), a_convert_task(content_length=len(content))
 lake.stores.put("staging", task.key, content)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kilobytes()
 table = a_table(*(a_nested(f"c{number}", kind, 2 + number) for number in range(12)))
 result = convert_object(task, table, lake.stores, lake.lake)
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+after = peak_kilobytes()
 print(result.lines_in, result.rows_out, (after - before) // 1024)
 """
 

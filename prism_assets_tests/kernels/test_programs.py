@@ -362,6 +362,7 @@ def test_one_hostile_line_fails_alone_and_kills_no_worker(tmp_path: Path) -> Non
 import resource, sys
 from pathlib import Path
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
+from prism_assets_tests.peak_memory import peak_kilobytes
 lake = Lake(Path(sys.argv[1]))
 for value, length in {HOSTILE!r}.items():
     columns = a_column("t", "string", 2, length=65_535), a_column("v", "string", 3, value=value)
@@ -374,7 +375,7 @@ column = a_column("v", "string", 3, value="CAST(length(replace(t, 'x', t)) AS VA
 long = a_table(columns[0], column, computed=("v",))
 assert [row["v"] for row in lake.convert(an_object({{"t": "x" * 14_000}}), long).rows] == ["196000000"]
 assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(peak_kilobytes() // 1024)
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

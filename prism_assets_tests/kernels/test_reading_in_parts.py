@@ -40,17 +40,18 @@ OBJECTS: Mapping[str, tuple[bytes, dict[str, Any]]] = {
     "text": (TEXT, {"format": CsvFormat(columns=("time", "v"))}),
 }
 BOMB = """
-import resource, sys
+import sys
 from pathlib import Path
 from prism_assets.kernels.convert import convert_object
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table
+from prism_assets_tests.peak_memory import peak_kilobytes
 columns = [a_column(f"c{number}", "bigint", number + 2) for number in range(800)]
 lake, content = Lake(Path(sys.argv[1])), b"{}\\n" * 300_000
 task = a_convert_task(content_length=len(content))
 lake.stores.put("staging", task.key, content)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kilobytes()
 result = convert_object(task, a_table(*columns), lake.stores, lake.lake)
-print(result.lines_in, result.rows_out, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+print(result.lines_in, result.rows_out, (peak_kilobytes() - before) // 1024)
 """
 
 

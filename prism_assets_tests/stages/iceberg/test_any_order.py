@@ -23,7 +23,7 @@ from prism_assets_tests.reliability import Figures
 from prism_assets_tests.stages.iceberg.any_order import played
 from prism_assets_tests.world import World
 
-SHORT, LONG = (10, 50), (2_000, 100)
+SHORT, LONG = (5, 50), (2_000, 100)
 
 
 @pytest.fixture
