@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -25,6 +26,9 @@ _SECRET_VARIABLES = (
 )
 """Secrets read from the environment by clients of the object store, AWS, Spark, Dagster and PostgreSQL."""
 _KAFKA = "PRISM_KAFKA_"
+_OF_SPARK = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
+"""The names of settings whose values Spark hides, by its default of `spark.redaction.regex`."""
+_SWITCHES = ("true", "false")
 
 
 def secret_values() -> frozenset[str]:
@@ -40,6 +44,7 @@ def secret_values() -> frozenset[str]:
         found |= _secrets_of_database(settings.database_url.get_secret_value()) | _token_of(settings.spark_remote)
         for secret in (settings.iceberg_rest_credential, settings.iceberg_rest_token):
             found |= set(secret.get_secret_value().split(":")) if secret else set()
+        found |= {value for name, value in settings.spark_config.items() if _is_secret_of_spark(name, value)}
         if settings.ducklake_url:
             found |= _secrets_of_database(settings.ducklake_url.get_secret_value())
     for name in ("PRISM_DATABASE_URL", "PRISM_DUCKLAKE_URL"):
@@ -61,6 +66,11 @@ def _is_secret(name: str) -> bool:
     if name.startswith(_KAFKA):
         return name.endswith(SECRETS_OF_CLUSTERS)
     return name in _SECRET_VARIABLES or name.startswith(SECRET_PREFIX)
+
+
+def _is_secret_of_spark(name: str, value: str) -> bool:
+    """Whether a setting of Spark holds a secret. Switches and numbers do not: hidden, they would blot out messages."""
+    return bool(_OF_SPARK.search(name)) and value not in _SWITCHES and not value.isdecimal()
 
 
 def _secrets_of_database(url: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,21 @@ def test_the_passwords_of_the_database_are_known_as_written_and_as_meant(monkeyp
     monkeypatch.setenv("PRISM_BUCKET", "lake")
     monkeypatch.setenv("PRISM_DATABASE_URL", f"{DATABASE}?password=canary-query")
     assert {"c%40nary-database", "c@nary-database", "canary-query"} <= secret_values()
+
+
+def test_secrets_in_further_settings_of_spark_are_known_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "spark.hadoop.fs.s3a.secret.key": "canary-key",
+        "spark.hadoop.fs.s3a.token.enabled": "true",
+        "spark.kerberos.renewal.token": "3600",
+        "spark.executor.memory": "4g",
+    }
+    monkeypatch.setenv("PRISM_BUCKET", "lake")
+    monkeypatch.setenv("PRISM_DATABASE_URL", DATABASE)
+    monkeypatch.setenv("PRISM_SPARK_CONFIG", json.dumps(given))
+    known = secret_values()
+    assert "canary-key" in known
+    assert not {"true", "3600", "4g"} & known
 
 
 def test_secrets_are_known_where_other_settings_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
