@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from prism_assets.defs.sensors.reported import Reported, in_turn
+from prism_assets.defs.sensors.reported import Reported
+from prism_assets.defs.sensors.turns import in_turn
 from prism_assets.stages.checks.outcomes import CheckOutcome
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
@@ -96,12 +96,6 @@ class Reported:
     def _told(self, outcome: CheckOutcome) -> float:
         time = self.failed.get(_name(outcome))
         return time.timestamp() if time else 0.0
-
-
-def in_turn(names: Sequence[str], first: str) -> list[str]:
-    """Returns the names rotated to start with `first`, or unchanged if it is not among them."""
-    start = names.index(first) if first in names else 0
-    return [*names[start:], *names[:start]]
 
 
 def _name(outcome: CheckOutcome) -> Name:

@@ -7,7 +7,7 @@ It reports without a run: Dagster records each check of a run before and after, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -18,8 +18,9 @@ from prism_assets.defs.checks.runless import evaluation_of, last_outcomes
 from prism_assets.defs.checks.specs import kinds_of
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.reported import Reported, in_turn
+from prism_assets.defs.sensors.reported import Reported
 from prism_assets.defs.sensors.table_alerts import send_due
+from prism_assets.defs.sensors.turns import groups_after, in_turn
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import TerminalError, TransientError
 from prism_assets.domain.text import counted
@@ -110,7 +111,7 @@ class _CheckRound:
 
         The turn moves on after any answer, so a refused table does not block the others.
         """
-        for group in _groups(self.names[check], self.after.get(check, "")):
+        for group in groups_after(self.names[check], self.after.get(check, ""), _CATALOG_TABLES, _CATALOG_GROUP):
             if self.deadline.is_over:
                 return
             self.after[check] = group[-1]
@@ -148,14 +149,6 @@ def _mended(
 
 def _catalog_of(check: str) -> str:
     return "the Iceberg catalog" if _STAGES[check] is Stage.ICEBERG else "the catalog"
-
-
-def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
-    """Yields the tables to ask the catalog about in this tick, a few at a time."""
-    turn = [*(name for name in names if name > after), *(name for name in names if name <= after)]
-    chosen = turn[:_CATALOG_TABLES]
-    for start in range(0, len(chosen), _CATALOG_GROUP):
-        yield chosen[start : start + _CATALOG_GROUP]
 
 
 def _sentence(look: _CheckRound, tables: int, told: int, left: int) -> str:

@@ -17,6 +17,7 @@ from dagster import AssetCheckEvaluation, AssetMaterialization, SensorEvaluation
 from prism_assets.defs.health import HEALTHY, Health, read_health
 from prism_assets.defs.keys import table_key
 from prism_assets.defs.location import Location
+from prism_assets.defs.sensors.turns import groups_after
 from prism_assets.domain.text import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -90,7 +91,7 @@ def table_health(
     cursor = replace(before, reports={name: item for name, item in before.reports.items() if name in names})
     seen: list[Health] = []
     enough = Deadline.after(_ENOUGH_SECONDS)
-    for group in _groups(names, cursor.after):
+    for group in groups_after(names, cursor.after, _TABLES, _GROUP):
         if deadline.is_over or (seen and enough.is_over):
             break
         seen += read_health(stages, context.instance, location, group, now)
@@ -102,13 +103,6 @@ def table_health(
         skip_reason=SkipReason(_sentence(seen, due, len(names))),
         cursor=replace(cursor, reports=reports).write(),
     )
-
-
-def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
-    """Yields the tables of this tick in groups. A tick begins after the last table of the former tick."""
-    turn = [*(name for name in names if name > after), *(name for name in names if name <= after)][:_TABLES]
-    for start in range(0, len(turn), _GROUP):
-        yield turn[start : start + _GROUP]
 
 
 def _digest(text: str) -> str:

@@ -15,7 +15,7 @@ from prism_assets.domain.text import counted
 from prism_assets.metadata import invariants, published_design
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.published_design import AdoptedDay
-from prism_assets.stages.adopt.manifests import compare_manifest
+from prism_assets.stages.adopt.manifests import REMEDY_OF_DAY, compare_manifest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.invariants import Rule, find_violations
 
@@ -211,7 +211,7 @@ def _findings(table: AdoptedTable, keys: TableKeys, day: AdoptedDay, compared: _
                 table=str(table.name),
                 date=day.date,
                 says=f"{counted(count, 'object')}, such as s3://{keys.bucket}/{example}, {says}",
-                remedy="Keep all staging objects of the day: `prism history` makes its rows again in a new table",
+                remedy=REMEDY_OF_DAY,
                 count=count,
                 invariant=invariant,
             )

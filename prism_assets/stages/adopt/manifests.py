@@ -14,7 +14,8 @@ from prism_assets.metadata.published_design import AdoptedDay
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
 from prism_assets.stages.context import StageContext
 
-_REMEDY = "Keep all staging objects of the day: `prism history` makes its rows again in a new table"
+REMEDY_OF_DAY = "Keep all staging objects of the day: `prism history` makes its rows again in a new table"
+"""The remedy for a day of the former lake whose objects are wrong."""
 
 
 def compare_manifest(context: StageContext, table: AdoptedTable, keys: TableKeys, day: AdoptedDay) -> Iterator[Finding]:
@@ -28,7 +29,7 @@ def compare_manifest(context: StageContext, table: AdoptedTable, keys: TableKeys
             table=str(table.name),
             date=day.date,
             says=f"the manifest s3://{keys.bucket}/{key} {says}",
-            remedy=_REMEDY,
+            remedy=REMEDY_OF_DAY,
             invariant=invariant,
         )
 

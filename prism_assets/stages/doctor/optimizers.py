@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from prism_assets.domain.findings import Finding
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.metadata.iceberg import iceberg_tables
-from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.doctor.recorded import load_made_table
 
 
 def look_at_optimizers(context: StageContext, table: TableDefinition) -> list[Finding]:
     """The enabled optimizers of a table in Glue. Asks Glue twice."""
-    with context.database.begin() as connection:
-        begin_reading(connection)
-        known = iceberg_tables.load_known_tables(connection, [table.table_id]).get(table.table_id)
-    if known is None or known.table_uuid is None:
+    if (known := load_made_table(context, table)) is None:
         return []
     enabled = context.iceberg.enabled_optimizers(table)
     if not enabled:

@@ -6,10 +6,9 @@ import time
 
 from prism_assets.domain.findings import Finding
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.metadata.iceberg import iceberg_tables
-from prism_assets.metadata.invariants import begin_reading
 from prism_assets.publishers.iceberg.publisher import MetadataMissing
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.doctor.recorded import load_made_table
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5
@@ -21,10 +20,7 @@ def look_at_snapshots(context: StageContext, table: TableDefinition) -> list[Fin
     A missing file counts only if several looks miss one, because a commit expires snapshots. A table without its
     metadata file is no finding: the next publication makes it again.
     """
-    with context.database.begin() as connection:
-        begin_reading(connection)
-        known = iceberg_tables.load_known_tables(connection, [table.table_id]).get(table.table_id)
-    if known is None or known.table_uuid is None:
+    if (known := load_made_table(context, table)) is None:
         return []
     for look in range(_LOOKS):
         if look:
