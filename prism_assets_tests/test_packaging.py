@@ -85,7 +85,7 @@ def test_both_are_released_together(production: Any, local: Any) -> None:
     assert [ours[field] for field in same] == [theirs[field] for field in same]
     assert production["build-system"] == local["build-system"]
     assert f"prism-assets=={ours['version']}" in theirs["dependencies"]
-    assert ours["optional-dependencies"]["local"] == [f"prism-local=={ours['version']}"]
+    assert ours["optional-dependencies"]["local"] == [f"prism-assets-local=={ours['version']}"]
     assert (LOCAL / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 

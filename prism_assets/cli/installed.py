@@ -11,11 +11,11 @@ from prism_assets import console
 from prism_assets.cli.panels import LOCAL
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 
-_NO_LOCAL = "`prism local` is not installed: install the wheel of prism_local, or run scripts/bootstrap in a clone"
+_NO_LOCAL = "`prism local` is not installed: install prism-assets-local, or run scripts/bootstrap in a clone"
 
 
 def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
-    """Adds the commands of other packages. Without prism-local, `prism local` names the package to install.
+    """Adds the commands of other packages. Without prism-assets-local, `prism local` names the package to install.
 
     A command that does not load, as after half an upgrade, fails with the reason when called. All others work.
     """

@@ -28,7 +28,7 @@ def hello(name: str) -> None:
 def bye() -> None:
     print("bye")
 """
-NO_LOCAL = "`prism local` is not installed: install the wheel of prism_local, or run scripts/bootstrap in a clone"
+NO_LOCAL = "`prism local` is not installed: install prism-assets-local, or run scripts/bootstrap in a clone"
 
 
 def install(folder: Path, source: str) -> None:

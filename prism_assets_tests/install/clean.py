@@ -106,7 +106,7 @@ def borrow_dependencies(folder: Path, wheels: Path) -> Environment:
     variables = variables_of(folder)
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder / "bin" / "python")
     words = ("--no-compile", "--no-index", "--no-deps")
-    names = ("prism-assets", "prism-local")
+    names = ("prism-assets", "prism-assets-local")
     call(*pip, "install", "-q", *words, "--find-links", wheels, *names, cwd=wheels, env=variables)
     (packages,) = folder.glob("lib/python3*/site-packages")
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -124,7 +124,7 @@ def install_all(folder: Path, python: Path, wheels: Path, installer: str) -> Env
     command: tuple[str | Path, ...] = (inside, "-m", "pip", "install", "-q", "--disable-pip-version-check")
     if installer == "uv" and uv.exists():
         command = (uv, "pip", "install", "-q", "--python", inside)
-    # By files: PyPI has a prism-local of somebody else, and pip takes it beside --find-links.
+    # By files, so that pip looks for none of their names in an index.
     files = sorted(wheels.glob("*.whl"))
     call(*command, "-c", ROOT / "constraints.txt", *files, cwd=wheels, env=variables, seconds=3_600)
     return Environment(folder, variables)

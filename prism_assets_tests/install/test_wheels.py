@@ -33,8 +33,12 @@ def desk(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return borrow_dependencies(tmp_path_factory.mktemp("desk") / "venv", wheels)
 
 
-def wheel_of(wheels: Path, name: str) -> zipfile.ZipFile:
-    (file,) = wheels.glob(f"{name}-*.whl")
+DISTRIBUTIONS = {"prism_assets": "prism_assets", "prism_local": "prism_assets_local"}
+"""The names in the files of wheels, by package."""
+
+
+def wheel_of(wheels: Path, package: str) -> zipfile.ZipFile:
+    (file,) = wheels.glob(f"{DISTRIBUTIONS[package]}-*.whl")
     return zipfile.ZipFile(file)
 
 
