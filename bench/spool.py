@@ -27,6 +27,7 @@ from bench.platform import TABLE, bench_stack
 from bench.report import Grid, Report, Verdict
 from bench.topics_data import create_topics, fill
 from prism_assets.domain.streams.topic import FLUSH_BYTES
+from prism_assets.engine.allocator import keep_memory
 from prism_assets.engine.collector import collect_seldom, settle
 from prism_assets.kafka.connections import READING
 from prism_assets.kernels.messages.spool_file import SCHEMA
@@ -152,8 +153,9 @@ def main() -> int:
         create_topics(servers, ["bench"], _PARTITIONS)
         size = fill(servers, "bench", options.messages, _PARTITIONS)
         _apply(context, folder, options.rounds, "bench")
-        collect_seldom()  # as `prism worker` does, for both ways
+        collect_seldom()  # as `prism worker` does, for all ways
         settle()
+        keep_memory()
         ways: dict[str, Callable[[int], None]] = {
             "prism": lambda number: _spool(context, f"bench.spool{number}", options.messages),
             "loop without offsets": lambda number: _copy(context, servers, "bench", options.messages, f"copy{number}"),

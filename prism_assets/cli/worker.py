@@ -99,11 +99,14 @@ def _await_lake(context: StageContext, stopping: threading.Event, vitals: Vitals
 
 
 def _settle(tables: Iterable[TableDefinition]) -> None:
-    """Adapts garbage collection to the loop, once the modules for these tables are loaded."""
+    """Adapts memory and its garbage collection to the loop, once the modules for these tables are loaded."""
+    from prism_assets.engine.allocator import keep_memory
     from prism_assets.engine.collector import collect_seldom, settle
 
     if any(table.reads_topics for table in tables):
         import prism_assets.kernels.messages.spool_file  # noqa: F401
+
+        keep_memory()
     collect_seldom()
     settle()
 

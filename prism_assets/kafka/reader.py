@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import methodcaller
 from typing import Any, NamedTuple
 
 from prism_assets.domain.errors import AccessDenied, KafkaUnavailable, TerminalError
 from prism_assets.kafka import client
 from prism_assets.kafka.connections import READING, Connection
 
-_MESSAGES = 10_000
-"""The most messages of one call. Their bytes are limited by the queue of the client, 64 MiB."""
-_ERROR, _TOPIC, _PARTITION = methodcaller("error"), methodcaller("topic"), methodcaller("partition")
+_MESSAGES = 4_000
+"""The most messages of one call: few enough to stay in the caches of the processor until they are columns."""
 _LOST = ("_AUTO_OFFSET_RESET", "_LOG_TRUNCATION", "OFFSET_OUT_OF_RANGE")
 
 
@@ -109,9 +107,10 @@ class TopicReader:
 
     def _events(self, found: Sequence[Any]) -> Iterator[Event]:
         """Groups messages by partition. Messages of one topic are the usual case, and take a third of the time."""
-        if not any(map(_ERROR, found)) and len(set(map(_TOPIC, found))) == 1:
+        kind = self._library.Message
+        if not any(map(kind.error, found)) and len(set(map(kind.topic, found))) == 1:
             topic = found[0].topic() or ""
-            for partition, group in groupby(found, _PARTITION):
+            for partition, group in groupby(found, kind.partition):
                 yield MessagesRead(Place(topic, partition), list(group))
             return
         runs: dict[tuple[Any, int], list[Any]] = {}
