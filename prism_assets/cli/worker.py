@@ -99,7 +99,7 @@ def _await_lake(context: StageContext, stopping: threading.Event, vitals: Vitals
 
 
 def _settle(tables: Iterable[TableDefinition]) -> None:
-    """Adapts memory and its garbage collection to the loop, once the modules for these tables are loaded."""
+    """Tunes memory and garbage collection for the loop, after the modules for these tables are loaded."""
     from prism_assets.engine.allocator import keep_memory
     from prism_assets.engine.collector import collect_seldom, settle
 

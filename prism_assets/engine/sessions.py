@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SCHEME = "sc://"
+_OF_CLASSIC_MASTERS = {"spark.python.daemon.module": "prism_assets.engine.daemon"}
 _CONNECT_PORT = 15_002
 _RETRIES = 6
 _GENERATIONS = 40
@@ -48,9 +49,10 @@ def connect(remote: str, settings: Mapping[str, str] | None = None) -> SparkSess
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("prism_assets")
-        for name, value in (settings or {}).items():
+        is_connect = address.startswith(_SCHEME)
+        for name, value in {**({} if is_connect else _OF_CLASSIC_MASTERS), **(settings or {})}.items():
             builder = builder.config(name, value)
-        return (builder.remote(address) if address.startswith(_SCHEME) else builder.master(address)).getOrCreate()
+        return (builder.remote(address) if is_connect else builder.master(address)).getOrCreate()
 
     return open_session(remote, make, settings)
 

@@ -37,6 +37,8 @@ def translated(error: Exception, advice: Callable[[], str]) -> Exception:
             return EngineUnavailable(f"{raised.message} on an executor of Spark: {_INSTALL}")
         return EngineFailed(f"{raised.name}{raised.place} in a task of Spark, whose executor logs it; the job died")
     summary, status = _summary(error), _grpc_status(error)
+    if found := _NO_DAEMON.search("\n".join(_messages(error))):
+        return EngineUnavailable(f"{found[1]} on an executor of Spark: {_INSTALL}")
     if found := _NO_PROGRAM.search(summary):
         return EngineUnavailable(
             f"{found[0]} on an executor of Spark: set PYSPARK_PYTHON to a Python that all executors have; nothing was "
@@ -89,6 +91,11 @@ def _raised_in_python(error: Exception) -> _Raised | None:
     return None
 
 
+_NO_DAEMON = re.compile(
+    r"Error while finding module specification for 'prism_assets\.engine\.daemon' "
+    r"\(ModuleNotFoundError: (No module named '[\w.]+')\)"
+)
+"""The words of an executor's Python that cannot start the daemon of its workers."""
 _NO_PROGRAM = re.compile(r'Cannot run program "[^"]+"')
 _LAST_FAILURE = re.compile(
     r"Job aborted due to stage failure: .{0,200}?most recent failure: "

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import socket
 import sys
 import zipimport
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +15,12 @@ import pyarrow as pa
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.domain.work import Task, from_json, to_json
+from prism_assets.engine.allocator import keep_memory
 from prism_assets.engine.collector import collect_seldom, settle
 from prism_assets.kernels.requirement import check_kernel
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import stores_of
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
-_KEPT_BYTES = 1 << 30
 RESULT_SCHEMA = "result string"
 _TASKS_AT_ONCE = 2
 """While one task of a share waits for the store, another computes. More tasks would only hold more memory."""
@@ -92,25 +88,8 @@ def prepare_worker() -> None:
     except WrongUse as error:
         raise ModuleNotFoundError(str(error)) from None
     pa.set_cpu_count(1)  # Spark gives a task one core, and the child process of a live worker is one of several
-    _keep_memory()
+    keep_memory()
     collect_seldom()
-
-
-@cache
-def _keep_memory() -> None:
-    """Keeps freed memory for the next block or task, until Spark ends the idle worker.
-
-    Page faults took a tenth of a conversion. They took up to half of a merge on virtual machines whose host takes freed
-    memory back. Arrow's system pool and numpy share the heap, and so do all threads if Spark sets MALLOC_ARENA_MAX=1:
-    with one heap a thread, a merge takes half as much memory again. Nothing changes without glibc.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    with suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_MAX, 0)
-        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _forget_archives() -> None:

@@ -82,7 +82,7 @@ WHERE table_name = ANY(:names) AND table_schema = ANY(current_schemas(false))
 def load_tables(connection: Connection) -> list[AdoptedTable]:
     """Returns all tables by name, each with the columns of its first initialized stream.
 
-    Raises WrongUse for a row without a value that every table, stream or column has.
+    Raises WrongUse for a NULL in a required column of a table, stream or column.
     """
     rows = connection.execute(text(_ADOPTED)).all()
     for row in rows:
@@ -176,7 +176,7 @@ class AdoptedDay:
 
 
 def load_days(connection: Connection, table_id: int) -> list[AdoptedDay]:
-    """Returns the days of a table in order, but for rows without a date: no key has such a day."""
+    """Returns the days of a table in order. Leaves out rows without a date, because no key can name their day."""
     rows = connection.execute(text(_DAYS), {"table": table_id})
     return [AdoptedDay(**row._mapping) for row in rows]
 
@@ -220,7 +220,7 @@ WHERE prism_partition_id = :id AND lower_bound IS NOT NULL AND upper_bound IS NO
 
 
 def split_small_objects(connection: Connection, partition_id: int, above: int, size: int) -> list[int]:
-    """Returns the number of every `size`-th staging object of the small objects of a day above an id, in order."""
+    """Divides the small objects of a day above an id into parts of `size`. Returns the last staging object of each."""
     values = {"id": partition_id, "above": above, "size": size}
     return list(connection.execute(text(_SPLIT), values).scalars())
 

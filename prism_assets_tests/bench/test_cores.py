@@ -50,7 +50,7 @@ def test_the_work_of_an_ended_child_counts_once(way: str) -> None:
         meter = FamilyCores(psutil.Process(process.pid))
         assert _told(process) == "worked"
         before = meter.read()
-        assert before > 0.3
+        assert before >= 0.3  # a kernel counts in hundredths
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()

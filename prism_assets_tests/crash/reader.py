@@ -1,4 +1,4 @@
-"""A polling reader: an analyst's view of a lake, twenty times a second, while writers die."""
+"""A polling reader: an analyst's view of a lake, up to ten times a second, while writers die."""
 
 from __future__ import annotations
 

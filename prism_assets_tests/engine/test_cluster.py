@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.engine.spark_cluster import SparkCluster
 from prism_assets_tests.engine.waiting import LIMIT_SECONDS
 from prism_assets_tests.world import World
+from prism_local.processes import family
 
 pytestmark = pytest.mark.stack
 
@@ -75,6 +78,15 @@ def run_while_held(
         process.wait()
 
 
+def has_own_daemon(worker: psutil.Process) -> bool:
+    """Whether a worker's Python workers are forks of a daemon with the modules of tasks."""
+    words = list[str]()
+    for process in family(worker):
+        with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            words += process.cmdline()
+    return "prism_assets.engine.daemon" in words
+
+
 def charged(world: World) -> list[tuple[object, ...]]:
     """Returns objects and merges with an attempt or an error."""
     with world.context.database.begin() as connection:
@@ -105,7 +117,12 @@ def test_both_workers_are_at_work_and_one_that_dies_costs_no_row(
     def run(*words: str) -> subprocess.Popen[bytes]:
         return prism(world, cluster, remote, *words)
 
-    run_while_held(lambda: run("stream", "--now", "2026-03-02T13:00:00Z"), cluster, lambda: cluster.kill_executor(0))
+    def kill_one_of_two_daemons() -> None:
+        found = [has_own_daemon(process) for name, process in cluster.processes.items() if name.startswith("worker")]
+        assert found == [by == "its master"] * 2, "a Connect server would keep the code of its first session"
+        cluster.kill_executor(0)
+
+    run_while_held(lambda: run("stream", "--now", "2026-03-02T13:00:00Z"), cluster, kill_one_of_two_daemons)
     assert charged(world) == []
     world.catalog("2026-03-03T01:00")  # closes both days
     run_while_held(

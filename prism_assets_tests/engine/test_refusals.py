@@ -218,6 +218,11 @@ JAVA = "org.apache.spark.api.python.PythonException"
 NO_PYTHON = (
     f'{ABORTED}Lost task 0.3 in stage 1.0 (TID 7) (h executor 1): java.io.IOException: Cannot run program "p": e'
 )
+NO_DAEMON = (
+    f"{ABORTED}Lost task 0.3 in stage 1.0 (TID 7) (h executor 1): org.apache.spark.SparkException: \nError from python "
+    "worker:\n  /usr/bin/python3: Error while finding module specification for 'prism_assets.engine.daemon' "
+    "(ModuleNotFoundError: No module named 'prism_assets')\nPYTHONPATH was:\n  /opt/spark/jars"
+)
 OURS = QUOTED.replace("worker.py", "/opt/venv/prism_assets/kernels/merge.py")
 CAUSES = {
     "an executor lacks a module": (
@@ -230,6 +235,7 @@ CAUSES = {
         "[PYTHON_VERSION_MISMATCH] ",
     ),
     "an executor has no such Python": (of_java(NO_PYTHON), 'Cannot run program "p" on an executor of Spark'),
+    "an executor has no such package": (of_java(NO_DAEMON), "No module named 'prism_assets' on an executor of Spark"),
     "an executor is lost": (of_java(LOST), "ExecutorLostFailure (executor 2 exited"),
     "a worker of Python is killed": (errors.SparkException(CRASHED), "Python worker exited unexpectedly: the Spark"),
     "a task raises": (of_java(f"{ABORTED}{JAVA}: {OURS}"), "ValueError at kernels/merge.py:66 in a task of Spark"),

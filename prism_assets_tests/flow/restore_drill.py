@@ -166,7 +166,7 @@ class Drill:
         if any(finding.kind == "missing_erasure" for finding in self.told()):
             for gone in self.life.erased:
                 self.life.erase(gone)
-        if any(finding.kind == "iceberg_files" for finding in self.told()):
+        if any(finding.kind == "missing_iceberg_files" for finding in self.told()):
             world.iceberg(AFTER, names=[TABLE], register=True, anew=True)
         assert run_repair(world.context).errors == ()
         self.life.everything_due(AFTER)

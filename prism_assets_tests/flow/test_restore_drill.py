@@ -18,7 +18,7 @@ SHORT = ((1, 2), (4, 2))
 LONG = tuple((moment, lost) for moment in range(1, 8) for lost in (1, 2) if moment + lost <= 8)
 PUBLISHED, UPLOADED, ERASED = "catalog", "foreign", "missing_erasure"
 """Kinds of findings: a publication is ahead of the records, an upload has no record, and an erasure is missing."""
-LOST_FILES = "iceberg_files"
+LOST_FILES = "missing_iceberg_files"
 """Kind of the finding on a restored catalog of Iceberg that shows metadata of before an erasure."""
 TOLD = {
     (1, 1): {UPLOADED},

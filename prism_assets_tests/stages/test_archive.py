@@ -1,4 +1,4 @@
-"""Rows that leave PostgreSQL: of objects with long expired days, and of the log of merges."""
+"""Metadata that leaves PostgreSQL: of objects with long expired days, and of the log of merges."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_objects_of_days_that_expired_long_ago_leave_postgresql(world: World) ->
     dry = collect(world, dry_run=True)
     assert dry.old_days == (date.fromisoformat(FIRST), date.fromisoformat(SECOND))
     assert dry.sentences(dry_run=True) == [
-        "log.events: rows of 2 days, expired long ago, go to the archive once their staging objects are gone"
+        "log.events: metadata of 2 days, expired long ago, goes to the archive once their staging objects are gone"
     ]
     assert (dry.archived, count(world, "staging_objects")) == (NOTHING_ARCHIVED, 2)
     report = collect(world)

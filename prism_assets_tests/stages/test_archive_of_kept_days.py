@@ -95,7 +95,7 @@ def test_rows_of_days_merged_long_ago_leave_postgresql_and_readers_keep_the_rows
     dry = collect(world, dry_run=True)
     assert ([str(day) for day in dry.merged_days], dry.old_days) == ([FIRST, SECOND], ())
     assert dry.sentences(dry_run=True)[-1:] == [
-        "log.events: rows of 2 days, merged long ago, go to the archive once their staging objects are gone"
+        "log.events: metadata of 2 days, merged long ago, goes to the archive once their staging objects are gone"
     ]
     collect(world)
     assert collect(world).archived.objects == 2
@@ -152,7 +152,7 @@ def test_an_archived_day_takes_late_rows_and_erasures_and_no_rebuild(world: Worl
     report = run_rebuild(
         world.context, "log.events", day=utc(FIRST).date(), without_missing=True, now=utc(BOTH_SWITCHED)
     )
-    assert any("left PostgreSQL for the archive" in str(error) for error in report.errors)
+    assert any("is in the archive (PRISM_ARCHIVE_AFTER_DAYS)" in str(error) for error in report.errors)
 
     hours_pass(world, A_LONG_TIME)
     collect(world)

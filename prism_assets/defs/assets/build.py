@@ -26,7 +26,7 @@ from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
 from prism_assets.defs.assets.outcome import Outcome, RunOrder, fail_for_problems, report
 from prism_assets.defs.assets.records import make_records
-from prism_assets.defs.checks.evaluate import Evaluated, Selection, evaluate, evaluate_with, planned_results
+from prism_assets.defs.checks.evaluate import RunOutcomes, Selection, evaluate, evaluate_with, planned_results
 from prism_assets.defs.checks.runless import report_changes
 from prism_assets.defs.checks.specs import planned_specs
 from prism_assets.defs.keys import Stage, daily, step_name
@@ -99,9 +99,9 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         # The platform stays open until the last event: the run's lock shows that its process is alive.
         with failures.mapped(), prism_platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, order, selection, log.warning)
-            results = planned_results(stage, checked.planned)
+            results = planned_results(stage, checked.of_stage)
             reported = yield from report(order, outcome, results, location.first_day, zone)
-            for change in report_changes(context.instance, checked.others):
+            for change in report_changes(context.instance, checked.of_table):
                 log.info(f"{change.table}: check {change.check}: {change.sentence}")
             reported_positions.record(stages, outcome.positions, reported, log.warning)
             fail_for_problems(context, order, outcome)
@@ -111,7 +111,7 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
 
 def _carry_out(
     stages: StageContext, location: Location, order: RunOrder, selection: Selection, warn: Callable[[str], None]
-) -> tuple[Outcome, Evaluated]:
+) -> tuple[Outcome, RunOutcomes]:
     """Does the work of a stage, then runs its checks. Tables fail if their rows do not balance.
 
     In manual runs, two more kinds of tables fail: those whose checks could not run, because dependents must not
@@ -126,14 +126,14 @@ def _carry_out(
     except PrismError as error:
         warn(f"the checks were not run: {error}")
         unchecked = () if order.by_sensor else order.tables
-        return outcome.with_problems(Problem.of(error, table) for table in unchecked), Evaluated()
+        return outcome.with_problems(Problem.of(error, table) for table in unchecked), RunOutcomes()
     return outcome.with_problems(checked.blocking_problems()), checked
 
 
 def _check_alone(
     context: AssetExecutionContext, prism_platform: PlatformResource, location: Location, selection: Selection
 ) -> tuple[CheckOutcome, ...]:
-    """Runs planned checks without their stage, for people: of the day chosen, or of the last conversions."""
+    """Runs planned checks without their stage, for a person: of the chosen day, or of the last conversions."""
     log = context.log
     day = date.fromisoformat(context.partition_key) if context.has_partition_key else None
     with failures.mapped(), prism_platform.open(location, log.info, log.warning, context.run.run_id) as stages:

@@ -43,19 +43,19 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class RunOutcomes:
     """The outcomes of the checks of one run."""
 
-    planned: tuple[CheckOutcome, ...] = ()
-    """Of the stage's own assets."""
-    others: tuple[CheckOutcome, ...] = ()
-    """Of the assets of whole tables."""
+    of_stage: tuple[CheckOutcome, ...] = ()
+    """Planned results, on the assets of the stage."""
+    of_table: tuple[CheckOutcome, ...] = ()
+    """All checks of the stage, for the assets of whole tables."""
 
     def blocking_problems(self) -> list[Problem]:
         """Returns a problem for each table and failed blocking check."""
         failed = {
             (item.table, item.check): item
-            for item in (*self.others, *self.planned)
+            for item in (*self.of_table, *self.of_stage)
             if not item.passed and CHECKS[item.check].blocking
         }
         assert all(CHECKS[check].is_error for _, check in failed)
@@ -96,22 +96,23 @@ def evaluate_with(
     selection: Selection,
     order: RunOrder,
     limits: Mapping[str, CheckLimits],
-) -> Evaluated:
-    """Runs the checks of a run's own work: the planned ones of `selection`, and all others of its stage.
+) -> RunOutcomes:
+    """Runs the planned checks of `selection` for the run's day, and all checks of its stage for the whole tables.
 
-    For a sensor's run they do not ask the catalog, because the publication has just read it back. Then only failures
-    are reported, because recording takes much longer than checking.
+    A sensor's run asks no catalog, because the publication has just read it back. It reports failures only, because
+    recording takes much longer than checking.
     """
     if not order.by_sensor:
-        others = Selection.all_of(order.stage, order.tables)
-        return Evaluated(
-            planned=evaluate(context, selection, limits, order.started, day=order.day),
-            others=evaluate(context, others, limits, order.started),
+        of_table = Selection.all_of(order.stage, order.tables)
+        return RunOutcomes(
+            of_stage=evaluate(context, selection, limits, order.started, day=order.day),
+            of_table=evaluate(context, of_table, limits, order.started),
         )
     chosen = Selection.all_of(order.stage, order.tables, without=_asking_catalogs(order.stage))
     found = evaluate(context, chosen, limits, order.started, order.started)
     failed = tuple(item for item in found if not item.passed)
-    return Evaluated(planned=tuple(item for item in failed if item.check == PLANNED.get(order.stage)), others=failed)
+    planned = tuple(item for item in failed if item.check == PLANNED.get(order.stage))
+    return RunOutcomes(of_stage=planned, of_table=failed)
 
 
 def _asking_catalogs(stage: Stage) -> list[str]:

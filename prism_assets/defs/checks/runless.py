@@ -44,9 +44,9 @@ def last_outcomes(instance: DagsterInstance, names: Sequence[tuple[str, str]]) -
     keys = {AssetCheckKey(table_key(table), check): (table, check) for table, check in names}
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys))
     return [
-        CheckOutcome(table=table, check=check, passed=told.passed, sentence=told.description or "")
+        CheckOutcome(table=table, check=check, passed=evaluation.passed, sentence=evaluation.description or "")
         for key, (table, check) in keys.items()
-        if key in found and (told := found[key].evaluation)
+        if key in found and (evaluation := found[key].evaluation)
     ]
 
 

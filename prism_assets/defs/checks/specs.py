@@ -1,8 +1,9 @@
 """The checks of each table in Dagster, by stable names.
 
-All checks are of the table's own asset, `prism/<schema>.<table>`. Dagster writes a planned event for each check that a
-run selects, and the button of an asset selects all checks of that asset. So the assets of stages have at most one
-check, whose failure says that rows may be lost: a run of all stages plans five events for a table.
+Every check is on the table's own asset, `prism/<schema>.<table>`. `PLANNED` checks are on the asset of their stage,
+too: their failure says that rows may be lost. Dagster plans an event for each check that a run selects, and the button
+of an asset selects all checks of that asset. With one check for the assets of all stages, a run plans five events a
+table.
 """
 
 from __future__ import annotations

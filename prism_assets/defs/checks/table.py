@@ -1,4 +1,4 @@
-"""The checks of a table's own asset, which a person may run at any time. Mostly `table_checks` reports them."""
+"""The checks on a table's own asset, for a person who runs them. Otherwise sensors and runs report them."""
 
 # Dagster reads the annotations of checks, so this module does not postpone them.
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _checks(stage: Stage, location: Location) -> AssetChecksDefinition:
         name=f"table_checks_{stage.value}",
         specs=specs,
         can_subset=True,
-        description=f"checks of {stage.value} of all tables",
+        description=f"all checks of `{stage.value}` for all tables",
     )
     def check(context: AssetCheckExecutionContext, prism_platform: PlatformResource) -> Iterator[AssetCheckResult]:
         selection, log = Selection.of(context, stage), context.log

@@ -52,7 +52,7 @@ def table_checks(
     look.run_all(in_turn([check for check in _STAGES if names[check]], reported.first))
     for problem in look.problems:
         context.log.warning(problem)
-    due = [*reported.due(look.outcomes, now), *_mended(context, reported, look.outcomes)]
+    due = [*reported.due(look.outcomes, now), *_recovered_since_run(context, reported, look.outcomes)]
     told = due[:_REPORTS]
     present = {(name, check) for check, of_check in names.items() for name in of_check}
     tables = {name for name, _ in present}
@@ -135,12 +135,12 @@ class _CheckRound:
             return []
 
 
-def _mended(
+def _recovered_since_run(
     context: SensorEvaluationContext, reported: Reported, outcomes: Collection[CheckOutcome]
 ) -> list[CheckOutcome]:
-    """Returns passed checks of catalogs whose failure a run reported, and not this sensor.
+    """Returns checks of catalogs that pass now, although Dagster's last result is a failure.
 
-    The health of a table goes by the last report, and asks no catalog itself.
+    A run reported that failure, so this sensor does not know it. `table_health` would show it until a pass is reported.
     """
     passed = {(item.table, item.check): item for item in outcomes if item.passed and CHECKS[item.check].asks_catalog}
     names = [name for name in passed if name in reported.known and name not in reported.failed]

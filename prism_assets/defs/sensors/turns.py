@@ -12,7 +12,7 @@ def in_turn(names: Sequence[str], first: str) -> list[str]:
 
 
 def groups_after(names: Sequence[str], last: str, most: int, at_once: int) -> Iterator[Sequence[str]]:
-    """Yields the next `most` names in groups of `at_once`. A tick begins after the last name of the former tick."""
+    """Yields `most` names in groups of `at_once`, in a circle after `last`, the last name of the former tick."""
     turn = [*(name for name in names if name > last), *(name for name in names if name <= last)][:most]
     for start in range(0, len(turn), at_once):
         yield turn[start : start + at_once]

@@ -232,8 +232,8 @@ def rebuild_obstacle(
     if archived_objects:
         objects = counted(archived_objects, "small object", "small objects")
         return (
-            f"the rows of {objects} of it left PostgreSQL for the archive, after PRISM_ARCHIVE_AFTER_DAYS: their "
-            "staging objects were gone, and readers keep the rows as they are"
+            f"its staging objects are gone, and the metadata of {objects} is in the archive "
+            "(PRISM_ARCHIVE_AFTER_DAYS): nothing can make its rows again, and readers keep them"
         )
     return None
 

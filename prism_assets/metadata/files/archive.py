@@ -117,8 +117,9 @@ SELECT prism_small_object_id, prism_staging_object_id FROM prism_small_objects
 WHERE prism_partition_id = :partition AND prism_small_object_id > :above
 ORDER BY prism_small_object_id LIMIT :most
 """
-# Of a kept day, a small object above the ranges stays, all of them during a rewrite of the day or an erasure of the
-# table, and an object that another table of its prefix may still begin: its claim goes by the rows of all tables.
+# Small objects of a kept day that stay: those above the ranges; all of them while the day is rewritten or an erasure of
+# the table is not proved; and those of a staging object that another table of its prefix has not finished, because a
+# claim reads the rows of all these tables.
 _IS_NEEDED = """
 (s.prism_small_object_id > p.desired_manifest_version
     OR EXISTS (SELECT 1 FROM prism_rewrites w
@@ -180,9 +181,9 @@ _ROWS = "SELECT CAST(to_jsonb(r) AS text) FROM prism_{kind} r WHERE {by} = ANY(:
 def forget_objects(connection: Connection, staging_object_ids: Collection[int], days: Collection[int]) -> int:
     """Deletes staging objects that are still old, with all rows that refer to them. Returns how many.
 
-    Locks the rows of their days, so that ranges do not change meanwhile, and then their own rows in the order of keys,
-    like the registration of objects, so that nothing is added. The sums and the keys that stay behind for kept days are
-    written in the same transaction: a listing sees the rows or the keys.
+    Locks partitions first, so that no range changes. Then locks staging objects in the order of their keys, like the
+    registration of objects, so that no row is added. Writes the sums and keys of kept days in the same transaction, so
+    that a listing always finds either the rows or the keys.
     """
     ids = list(staging_object_ids)
     for statement in (_LOCK_DAYS, _LOCK):

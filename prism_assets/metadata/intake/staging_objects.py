@@ -230,7 +230,7 @@ WHERE o.prism_staging_object_id = n.id
 
 
 # An object of another version under such a key is not read, either: its rows might be those that were read before.
-_ARCHIVED = "its key was read before, and its rows left PostgreSQL for the archive: it is not read again"
+_ARCHIVED = "an object with this key was read before, and its metadata is in the archive: it is not read again"
 _NOTE_ARCHIVED = f"""
 INSERT INTO prism_unknown_staging_objects
     (bucket_name, object_key, etag, content_length, send_time, first_receive_time, message)

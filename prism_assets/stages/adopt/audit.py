@@ -188,7 +188,7 @@ def _compare(context: StageContext, database: Database, keys: TableKeys, day: Ad
 def _stored(
     context: StageContext, keys: TableKeys, prefix: str, after: str | None, until: str | None
 ) -> dict[str, int]:
-    """Returns the lengths of the objects with after < key <= until, and no object that is no one of the table."""
+    """Returns lengths by key, for after < key <= until. Leaves out keys that are not of the table."""
     found = {}
     for item in context.stores.list(keys.bucket, prefix, after=after):
         if until is not None and item.key > until:

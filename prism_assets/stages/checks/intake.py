@@ -35,7 +35,7 @@ _NEWS = timedelta(days=7)
 
 
 def check_rows_balance(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether each line of the objects converted since then is a row, set aside, left out or erased, by object."""
+    """Whether each line is a row, set aside, left out or erased: of objects converted since then, or of one day."""
     with context.database.begin() as connection:
         balances = ledgers.balances(connection, request.ids, request.since, request.day)
         found = {item.table_id: item for item in balances}

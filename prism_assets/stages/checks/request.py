@@ -21,7 +21,7 @@ class CheckRequest:
     since: datetime
     """Conversions from this time on are compared with the ledger."""
     day: date | None = None
-    """Instead, all conversions of objects with rows of this day."""
+    """If given, `rows_balance` judges the objects with rows of this day, and ignores `since`."""
 
     @property
     def ids(self) -> list[int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from prism_assets.domain.findings import Finding
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.doctor.recorded import load_made_table
+from prism_assets.stages.doctor.recorded import load_created_table
 
 
 def look_at_optimizers(context: StageContext, table: TableDefinition) -> list[Finding]:
     """The enabled optimizers of a table in Glue. Asks Glue twice."""
-    if (known := load_made_table(context, table)) is None:
+    if (known := load_created_table(context, table)) is None:
         return []
     enabled = context.iceberg.enabled_optimizers(table)
     if not enabled:

@@ -9,8 +9,8 @@ from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.context import StageContext
 
 
-def load_made_table(context: StageContext, table: TableDefinition) -> KnownTable | None:
-    """Returns the recorded Iceberg table, or None before the first publication has made it in the catalog."""
+def load_created_table(context: StageContext, table: TableDefinition) -> KnownTable | None:
+    """Returns the recorded Iceberg table, or None if no publication has created it yet."""
     with context.database.begin() as connection:
         begin_reading(connection)
         known = iceberg_tables.load_known_tables(connection, [table.table_id]).get(table.table_id)

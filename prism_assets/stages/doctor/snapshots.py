@@ -1,4 +1,7 @@
-"""Iceberg tables whose files are gone: a restored PostgreSQL, as catalog, may show metadata that was deleted since."""
+"""Iceberg tables with missing files.
+
+A restored PostgreSQL, as the catalog, may name metadata that was deleted after the backup.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from prism_assets.domain.findings import Finding
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.publishers.iceberg.publisher import MetadataMissing
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.doctor.recorded import load_made_table
+from prism_assets.stages.doctor.recorded import load_created_table
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5
@@ -17,10 +20,10 @@ _PAUSE_SECONDS = 0.5
 def look_at_snapshots(context: StageContext, table: TableDefinition) -> list[Finding]:
     """Returns a finding if a file of a retained snapshot is missing.
 
-    A missing file counts only if several looks miss one, because a commit expires snapshots. A table without its
+    A commit may expire a snapshot during a look, so only a file that every look misses counts. A table without its
     metadata file is no finding: the next publication makes it again.
     """
-    if (known := load_made_table(context, table)) is None:
+    if (known := load_created_table(context, table)) is None:
         return []
     for look in range(_LOOKS):
         if look:
@@ -34,9 +37,9 @@ def look_at_snapshots(context: StageContext, table: TableDefinition) -> list[Fin
     return [
         Finding(
             invariant="I4",
-            kind="iceberg_files",
+            kind="missing_iceberg_files",
             table=str(table.name),
-            says=f"snapshots of its Iceberg table {known.identifier} name files that are gone",
+            says=f"snapshots of its Iceberg table {known.identifier} name missing files",
             remedy=f"`prism iceberg register --anew {table.name}` makes the table again over the same objects; its "
             "snapshots are lost",
         )

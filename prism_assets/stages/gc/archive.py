@@ -39,14 +39,14 @@ def find_old_days(
     *,
     expired_before: datetime,
     merged_before: datetime,
-    in_lake: Collection[date],
+    days_in_lake: Collection[date],
 ) -> list[OldDay]:
     """Returns old days with rows to archive, without expired days that have an object in the lake."""
     with context.database.begin() as connection:
         found = archive.load_old_days(
             connection, table.table_id, expired_before=expired_before, merged_before=merged_before
         )
-    return [day for day in found if not day.is_expired or day.date not in in_lake]
+    return [day for day in found if not day.is_expired or day.date not in days_in_lake]
 
 
 def archive_old_rows(
@@ -54,10 +54,10 @@ def archive_old_rows(
     table: TableDefinition,
     lease: Lease,
     days: Sequence[OldDay],
-    in_lake: Collection[int],
+    sources_in_lake: Collection[int],
     before: datetime,
 ) -> Archived:
-    """Archives the log of merges before an instant, and rows of old days, except those of objects in `in_lake`.
+    """Archives the log of merges before an instant, and rows of old days. Leaves out the objects of `sources_in_lake`.
 
     Each night begins with other days, because some days may never have a row to move.
     """
@@ -66,7 +66,7 @@ def archive_old_rows(
     objects = in_vain = 0
     first = before.toordinal() * _MOST_DAYS_IN_VAIN % len(days) if days else 0
     for day in (*days[first:], *days[:first]):
-        archived = _archive_day(context, table, lease, day, ids, in_lake)
+        archived = _archive_day(context, table, lease, day, ids, sources_in_lake)
         objects += archived
         in_vain = 0 if archived else in_vain + 1
         if in_vain == _MOST_DAYS_IN_VAIN:
@@ -80,11 +80,11 @@ def _archive_day(
     lease: Lease,
     day: OldDay,
     days: Collection[int],
-    in_lake: Collection[int],
+    sources_in_lake: Collection[int],
 ) -> int:
     """Archives the rows of a day's objects that no longer exist in their buckets. Returns how many."""
     archived = 0
-    for gone in _gone_objects(context, day, days, in_lake):
+    for gone in _gone_objects(context, day, days, sources_in_lake):
         with context.database.begin() as connection:
             rows = archive.load_rows(connection, gone)
         _write(context, table, rows)
@@ -98,7 +98,7 @@ def _archive_day(
 
 
 def _gone_objects(
-    context: StageContext, day: OldDay, days: Collection[int], in_lake: Collection[int]
+    context: StageContext, day: OldDay, days: Collection[int], sources_in_lake: Collection[int]
 ) -> Iterator[list[int]]:
     """Yields the ids of a day's old staging objects without an object in their bucket, page by page."""
     above = there = 0
@@ -110,7 +110,7 @@ def _gone_objects(
                 return
             above = page.last
             gone: list[int] = []
-            objects = [item for item in page.objects if item.staging_object_id not in in_lake]
+            objects = [item for item in page.objects if item.staging_object_id not in sources_in_lake]
             for start in range(0, len(objects), _PART):
                 part = objects[start : start + _PART]
                 found = _lie_there(context, pool, part)

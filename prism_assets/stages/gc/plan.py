@@ -83,16 +83,16 @@ class Horizon:
 
     @property
     def archive_before(self) -> datetime:
-        """Rows of objects that expired before this instant leave PostgreSQL.
+        """The metadata of days that expired before this instant leaves PostgreSQL, and so do older logs.
 
-        None of a dropped table, because nobody would delete the archive. None during an erasure, because its role has
-        no right to archive.
+        Nothing leaves for a dropped table, because nobody would delete the archive. Nothing leaves during an erasure,
+        because its role has no right to archive.
         """
         return self.metadata_from if self._archives else _FOR_EVER
 
     @property
     def merged_before(self) -> datetime:
-        """Rows of kept days last merged before this instant leave PostgreSQL, with the exceptions above."""
+        """The metadata of kept days last merged before this instant leaves PostgreSQL, with the exceptions above."""
         return self.unchanged_from if self._archives else _FOR_EVER
 
     @property
@@ -138,10 +138,10 @@ class GcPlan:
     """Keys marked by an earlier run and not yet deleted."""
     old_days: tuple[OldDay, ...]
     """Days whose objects' rows leave PostgreSQL."""
-    in_lake: frozenset[int]
-    """Staging objects with quarantined lines, or small objects of long merged days, in the lake.
+    sources_in_lake: frozenset[int]
+    """Staging objects with quarantined lines in the lake, or with small objects there of days that may be old.
 
-    Their rows stay, because lines and objects would belong to nobody.
+    Their rows stay: without them nobody knows where these lines and objects come from.
     """
 
 
@@ -159,7 +159,7 @@ class _JudgedObjects:
     keys_marked: set[str] = field(default_factory=set)
     days: set[date] = field(default_factory=set)
     """Days with any object in the lake."""
-    in_lake: set[int] = field(default_factory=set)
+    sources_in_lake: set[int] = field(default_factory=set)
     """Staging objects with quarantined lines in the lake, or small objects of days that may be old."""
 
 
@@ -202,10 +202,10 @@ def plan_gc(
                 table,
                 expired_before=horizon.archive_before,
                 merged_before=horizon.merged_before,
-                in_lake=found.days,
+                days_in_lake=found.days,
             )
         ),
-        in_lake=frozenset(found.in_lake),
+        sources_in_lake=frozenset(found.sources_in_lake),
     )
 
 
@@ -238,18 +238,18 @@ def _judge(
     named = {item.key: known for item in part if (known := keys.parse(item.key))}
     with context.database.begin() as connection:
         records = load_records(context, connection, table, horizon, named)
-    # The last merge of a day may be before its end, in any time zone.
+    # A day may have its last merge before it ends, and time zones differ by up to a day: two days cover both.
     last_old = horizon.merged_before.date() + timedelta(days=2)
     for item in part:
         known = named.get(item.key)
         one = ObjectSum(objects=1, content_length=item.content_length)
         found.listed += one
         if isinstance(known, QuarantineKey):
-            found.in_lake.add(known.staging_object_id)
+            found.sources_in_lake.add(known.staging_object_id)
         elif known is not None and not isinstance(known, SpoolKey):
             found.days.add(known.date)
             if isinstance(known, SmallObjectKey) and known.date <= last_old:
-                found.in_lake.add(known.staging_object_id)
+                found.sources_in_lake.add(known.staging_object_id)
         if item.key.startswith(keys.iceberg_prefix):
             found.unjudged.append(item)
         elif item.key.startswith(keys.archive_prefix):

@@ -108,8 +108,8 @@ class TableGcReport:
             lines.append(f"{self.foreign} are not of prism, and stay: {', '.join(self.foreign_keys)}")
         for days, end in ((self.old_days, "expired"), (self.merged_days, "merged")) if dry_run else ():
             if days:
-                rows = f"rows of {counted(len(days), 'day')}, {end} long ago,"
-                lines.append(f"{rows} go to the archive once their staging objects are gone")
+                metadata = f"metadata of {counted(len(days), 'day')}, {end} long ago,"
+                lines.append(f"{metadata} goes to the archive once their staging objects are gone")
         if self.archived != NOTHING_ARCHIVED:
             lines.append(f"{self.archived} went to the archive")
         if self.skipped:

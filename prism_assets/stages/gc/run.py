@@ -124,7 +124,7 @@ def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizo
         for start in range(0, len(plan.garbage), _AT_ONCE):
             deleted += _delete(context, lease, table, horizon, plan.garbage[start : start + _AT_ONCE])
         _forget(context, lease, horizon)
-        archived = archive_old_rows(context, table, lease, plan.old_days, plan.in_lake, horizon.archive_before)
+        archived = archive_old_rows(context, table, lease, plan.old_days, plan.sources_in_lake, horizon.archive_before)
     except PrismError as error:
         problems.append(Problem.of(error, str(table.name)))
     return _report(plan, deleted, archived=archived, problems=problems)

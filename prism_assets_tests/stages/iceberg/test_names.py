@@ -103,7 +103,7 @@ def test_a_head_that_cannot_be_read_waits_for_a_person_who_has_it_made_anew(worl
     world.context.stores.delete("lake", [head.manifest_list.removeprefix("s3://lake/")])
 
     told = {finding.kind: finding.remedy for finding in run_doctor(world.context).findings}
-    assert "`prism iceberg register --anew log.events`" in told["iceberg_files"], "before the first commit"
+    assert "`prism iceberg register --anew log.events`" in told["missing_iceberg_files"], "before the first commit"
     assert "`prism iceberg register --anew log.events`" in errors(world)[0]
     assert read_iceberg_status(world.context)[0].state == FAILED
     assert any("register --anew" in sentence for sentence in for_a_person(world))
