@@ -19,4 +19,4 @@ import prism_assets.kernels.registry  # noqa: F401
 
 if __name__ == "__main__":
     gc.freeze()  # a collection in a worker would copy the memory of all these modules
-    manager()
+    manager()  # type: ignore[no-untyped-call]
