@@ -9,7 +9,7 @@ from functools import cache
 
 import pyarrow as pa
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 _KEPT_BYTES = 1 << 30
 
 
@@ -18,14 +18,14 @@ def keep_memory() -> None:
     """Makes this process keep freed memory, at most 1 GiB at the end of its heap. Later calls do nothing.
 
     Page faults took a tenth of a conversion, and a third of reading a topic. They took up to half of a merge on virtual
-    machines whose host takes freed memory back. Arrow's system pool and numpy share the heap, and so do all threads if
-    Spark sets MALLOC_ARENA_MAX=1: with one heap a thread, a merge takes half as much memory again. Nothing changes
-    without glibc.
+    machines whose host takes freed memory back. Arrow's system pool, numpy and all threads share one heap: heaps of
+    threads that end go back to the system, and take half as much memory again. Nothing changes without glibc.
     """
     if not sys.platform.startswith("linux"):
         return
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 1)
         library.mallopt(_M_MMAP_MAX, 0)
         library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         pa.set_memory_pool(pa.system_memory_pool())
