@@ -105,6 +105,33 @@ def test_one_long_text_in_many_rows_is_not_held_for_all_of_them() -> None:
         assert pa.total_allocated_bytes() - before < 64 << 20
 
 
+@pytest.mark.parametrize("year", [1, 1500, 1970, 9999])
+def test_int96_holds_every_year(year: int) -> None:
+    told = datetime.datetime(year, 12, 31, 23, 59, 59, 123456)
+    content = a_file(pa.table({"at": pa.array([told], pa.timestamp("us"))}), use_deprecated_int96_timestamps=True)
+    assert read(content) == [b'{"at":"%s"}' % told.isoformat().encode()]
+
+
+def test_a_long_text_of_many_nested_rows_is_decoded_for_a_few_rows_at_once() -> None:
+    """Arrow decodes nested texts whole: the rows of this file of 1 kB have 60 MB."""
+    texts = pa.array([{"text": "x" * 20_000}] * 3_000, pa.struct([("text", pa.string())]))
+    content = a_file(pa.table({"nested": texts}))
+    del texts
+    before = peak = pa.total_allocated_bytes()
+    count = 0
+    for piece in lines_of_rows([content]):
+        count += piece.count(b"\n")
+        peak = max(peak, pa.total_allocated_bytes())
+    assert count == 3_000
+    assert peak - before < 32 << 20
+
+
+def test_a_file_that_grows_without_measure_is_refused() -> None:
+    content = a_file(pa.table({"constant": pa.array([7] * 20_000_000, pa.int8())}))
+    with pytest.raises(UnsupportedContent, match="its rows are more than 2,000 times as long as the file"):
+        list(lines_of_rows([content]))
+
+
 def test_pieces_hold_all_rows_in_order() -> None:
     table = pa.table({"n": range(70_000), "v": [f"{number % 7}" * 200 for number in range(70_000)]})
     lines = read(a_file(table, row_group_size=30_000), cut=1 << 16)

@@ -122,6 +122,25 @@ def test_staging_objects_that_are_still_there_keep_their_rows(world: World) -> N
     assert is_sound(world)
 
 
+def test_an_object_whose_later_version_nobody_has_dismissed_keeps_its_rows(world: World) -> None:
+    two_old_days(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE prism_staging_objects SET overwritten_time = now(), dismissed = false "
+            "WHERE prism_staging_object_id = (SELECT min(prism_staging_object_id) FROM prism_staging_objects)"
+        )
+    assert collect(world).archived.objects == 1
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET dismissed = true")
+    assert collect(world).archived.objects == 1
+
+
+def test_a_run_ends_after_many_objects_and_the_next_one_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiving, "_MOST_OBJECTS", 1)
+    two_old_days(world)
+    assert [collect(world).archived.objects for _ in range(3)] == [1, 1, 0]
+
+
 def test_a_bucket_that_is_away_keeps_its_rows(world: World) -> None:
     two_days(world)
     expired(world)

@@ -5,7 +5,7 @@ Rows therefore have a ledger, quarantine, drift and erasures like all lines. The
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -21,42 +21,93 @@ _PIECE = 4 << 20
 """Bytes of text in memory. A longer row is made alone."""
 _MOST_ROWS = 16_384
 """Most rows of one decoded batch."""
+_SAMPLE_ROWS = 64
+"""Rows that tell how long a decoded row is."""
+_MOST_NESTED_ROWS = 1_024
+"""Most rows of one decoded batch with nested columns: Arrow decodes each of their texts, also one of many rows."""
+_LEAST_LIMIT, _MOST_GROWTH = 64 << 20, 2_000
+"""Bytes of text that any file may have, and bytes of text for each byte of a larger one."""
 
 
 def lines_of_rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the rows of a file in order as lines of JSON, in pieces of about 4 MiB.
 
     The file is in memory, and on disk beyond 64 MiB. Dictionaries of texts stay dictionaries, so memory holds a long
-    text of many rows once. Raises UnsupportedContent for other content, for a damaged file, and for types without a
-    form in JSON.
+    text of many rows once. Raises UnsupportedContent for other content, for a damaged file, for types without a form in
+    JSON, and for a file that grows too much.
     """
     content = gathered(pieces)
     if not content.size:
         return
+    most, made = max(_LEAST_LIMIT, _MOST_GROWTH * content.size), 0
+    for piece in _pieces(content):
+        made += len(piece)
+        if made > most:
+            raise UnsupportedContent(
+                f"its rows are more than {_MOST_GROWTH:,} times as long as the file: leave such keys out with "
+                "`exclude` of the stream"
+            )
+        yield piece
+
+
+def _pieces(content: pa.Buffer) -> Iterator[bytes]:
     with _telling_damage():
-        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        file = _open(content, ())
         names = [field.name for field in file.schema_arrow if _is_text(field.type)]
         if names:
-            file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True, read_dictionary=names)
+            file = _open(content, names)
     for number in range(file.num_row_groups):  # one by one, as Arrow joins no nested dictionaries of two groups
         group = file.metadata.row_group(number)
         with _telling_damage():
-            batches = file.iter_batches(_rows_at_once(group), row_groups=[number], use_threads=False)
+            batches = file.iter_batches(_rows_at_once(file, number), row_groups=[number], use_threads=False)
         left = group.num_rows
         while left:
             with _telling_damage():
                 batch = next(batches, None)
                 if batch is None:  # it passes over rows of lists after an empty page
                     raise ValueError(f"Arrow reads {group.num_rows - left} of {group.num_rows} rows of a row group")
-                texts = _Texts(batch)
             left -= batch.num_rows
-            yield from texts.pieces()
+            for part in _parts(batch):
+                with _telling_damage():
+                    texts = _Texts(part)
+                yield from texts.pieces()
 
 
-def _rows_at_once(group: pq.RowGroupMetaData) -> int:
-    """Returns the rows of a row group that have about 4 MiB without dictionaries."""
-    rows = int(_PIECE * group.num_rows // max(1, group.total_byte_size))
-    return max(1, min(_MOST_ROWS, rows))
+def _open(content: pa.Buffer, dictionaries: Sequence[str]) -> pq.ParquetFile:
+    """Opens a file. Nanoseconds, the default for INT96, hold no year before 1678 or after 2261."""
+    return pq.ParquetFile(
+        pa.BufferReader(content),
+        page_checksum_verification=True,
+        read_dictionary=list(dictionaries),
+        coerce_int96_timestamp_unit="us",
+    )
+
+
+def _rows_at_once(file: pq.ParquetFile, number: int) -> int:
+    """Returns the rows of a row group that have about 4 MiB, by its encoded size and by its first rows."""
+    group = file.metadata.row_group(number)
+    nested = any(pa.types.is_nested(field.type) for field in file.schema_arrow)
+    most, size = (_MOST_NESTED_ROWS, 0) if nested else (_MOST_ROWS, 0)
+    if nested and group.num_rows:
+        sample = next(file.iter_batches(_SAMPLE_ROWS, row_groups=[number], use_threads=False), None)
+        size = _decoded_bytes(sample) * group.num_rows // max(1, sample.num_rows) if sample else 0
+    rows = int(_PIECE * group.num_rows // max(1, group.total_byte_size, size))
+    return max(1, min(most, rows))
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Divides rows into parts whose values, without dictionaries, have about 4 MiB."""
+    if batch.num_rows > 1 and _decoded_bytes(batch) > _PIECE:
+        half = batch.num_rows // 2
+        yield from _parts(batch.slice(0, half))
+        yield from _parts(batch.slice(half))
+    else:
+        yield batch
+
+
+def _decoded_bytes(batch: pa.RecordBatch) -> int:
+    """Returns the bytes of the values of rows. Dictionaries do not count, as slices share them."""
+    return sum(column.nbytes for column in batch.columns if not isinstance(column, pa.DictionaryArray))
 
 
 def _is_text(kind: pa.DataType) -> bool:

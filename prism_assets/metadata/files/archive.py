@@ -131,10 +131,10 @@ _IS_NEEDED = """
             AND k.prism_staging_object_id <> o.prism_staging_object_id
             AND (k.state <> 'done' OR k.rows_quarantined > 0)))
 """
-# Objects with lines in quarantine stay, and objects that an erasure, a rebuild, a fold or a removal still has to read.
+# Objects with lines in quarantine stay, those whose later version nobody has dismissed, and objects that an erasure, a rebuild, a fold or a removal still has to read.
 _OLD = f"""
 SELECT prism_staging_object_id, bucket_name, object_key FROM prism_staging_objects o
-WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
+WHERE prism_staging_object_id = ANY(:ids) AND state = 'done' AND (overwritten_time IS NULL OR dismissed)
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
         WHERE s.prism_staging_object_id = o.prism_staging_object_id
             AND (s.prism_partition_id <> ALL(:days) OR p.expire_time IS NULL AND {_IS_NEEDED} OR EXISTS (

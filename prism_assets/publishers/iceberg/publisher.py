@@ -181,21 +181,33 @@ class IcebergPublisher:
         return None
 
     def is_whole(self, table: TableDefinition, loaded: LoadedTable) -> bool:
-        """Whether the table's folder has every file that retained snapshots need there. Lists the folder."""
+        """Whether the table's folder has every file that retained snapshots need there. Lists the folder.
+
+        Raises InvariantBroken if the metadata is there and cannot be read.
+        """
         keys = self._lake.keys(table)
         there = {item.key for item in self._stores.list(keys.bucket, keys.root)}
-        return self._can_be_read(table, loaded.metadata_location, loaded.table.metadata, there)
+        try:
+            return self._has_all_files(table, loaded.metadata_location, loaded.table.metadata, there)
+        except ObjectMissing:
+            return False
 
     def _can_be_read(
         self, table: TableDefinition, address: str, metadata: TableMetadata, there: Collection[str]
     ) -> bool:
-        """Whether every file that retained snapshots need from the table's folder exists."""
-        found = Table(self.identifier(table), metadata, address, self._files, self.catalog)
+        """Whether the metadata can be read, and every file that it needs from the table's folder exists."""
         try:
-            with translated(f"read the snapshots of {address}"):
-                places = {place_of(item) for item in LoadedTable(found, self._mark).files_of_snapshots(None)}
+            return self._has_all_files(table, address, metadata, there)
         except (ObjectMissing, InvariantBroken):
             return False
+
+    def _has_all_files(
+        self, table: TableDefinition, address: str, metadata: TableMetadata, there: Collection[str]
+    ) -> bool:
+        """Whether every file that retained snapshots need from the table's folder exists."""
+        found = Table(self.identifier(table), metadata, address, self._files, self.catalog)
+        with translated(f"read the snapshots of {address}"):
+            places = {place_of(item) for item in LoadedTable(found, self._mark).files_of_snapshots(None)}
         keys = self._lake.keys(table)
         return all(key in there for bucket, key in places if bucket == keys.bucket and key.startswith(keys.root))
 

@@ -29,6 +29,8 @@ _PART = 100
 """Objects requested between two checks of their buckets."""
 _ENOUGH_THERE = 10
 """After this many existing staging objects of a day the others are not requested: most will exist."""
+_MOST_OBJECTS = 5_000_000
+"""Objects after which a run stops, about those of two days, so that a night does not become a week of requests."""
 _MOST_DAYS_IN_VAIN = 5
 """After this many days in a row without a row to move, the run stops."""
 
@@ -66,10 +68,10 @@ def archive_old_rows(
     objects = in_vain = 0
     first = before.toordinal() * _MOST_DAYS_IN_VAIN % len(days) if days else 0
     for day in (*days[first:], *days[:first]):
-        archived = _archive_day(context, table, lease, day, ids, sources_in_lake)
+        archived = _archive_day(context, table, lease, day, ids, sources_in_lake, _MOST_OBJECTS - objects)
         objects += archived
         in_vain = 0 if archived else in_vain + 1
-        if in_vain == _MOST_DAYS_IN_VAIN:
+        if in_vain == _MOST_DAYS_IN_VAIN or objects >= _MOST_OBJECTS:
             break
     return Archived(objects=objects, merges=merges)
 
@@ -81,8 +83,9 @@ def _archive_day(
     day: OldDay,
     days: Collection[int],
     sources_in_lake: Collection[int],
+    most: int,
 ) -> int:
-    """Archives the rows of a day's objects that no longer exist in their buckets. Returns how many."""
+    """Archives the rows of a day's objects that no longer exist in their buckets, about `most`. Returns how many."""
     archived = 0
     for gone in _gone_objects(context, day, days, sources_in_lake):
         with context.database.begin() as connection:
@@ -94,6 +97,8 @@ def _archive_day(
             archived += archive.forget_objects(connection, gone, days)
             failpoint("gc.in_forget_objects")
         failpoint("gc.after_forget_objects")
+        if archived >= most:
+            break
     return archived
 
 

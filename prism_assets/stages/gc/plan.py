@@ -238,8 +238,8 @@ def _judge(
     named = {item.key: known for item in part if (known := keys.parse(item.key))}
     with context.database.begin() as connection:
         records = load_records(context, connection, table, horizon, named)
-    # A day may have its last merge before it ends, and time zones differ by up to a day: two days cover both.
-    last_old = horizon.merged_before.date() + timedelta(days=2)
+    # A day may have its last merge long before it ends, but is over when it is old. Time zones differ by up to a day.
+    last_over = horizon.now.date() + timedelta(days=1)
     for item in part:
         known = named.get(item.key)
         one = ObjectSum(objects=1, content_length=item.content_length)
@@ -248,7 +248,7 @@ def _judge(
             found.sources_in_lake.add(known.staging_object_id)
         elif known is not None and not isinstance(known, SpoolKey):
             found.days.add(known.date)
-            if isinstance(known, SmallObjectKey) and known.date <= last_old:
+            if isinstance(known, SmallObjectKey) and known.date <= last_over:
                 found.sources_in_lake.add(known.staging_object_id)
         if item.key.startswith(keys.iceberg_prefix):
             found.unjudged.append(item)

@@ -94,6 +94,18 @@ def test_a_file_beside_the_metadata_that_nobody_can_read_keeps_no_table_from_its
     assert len(world.iceberg_ids()) == 3
 
 
+def test_a_manifest_list_that_nobody_can_read_is_told_and_is_not_missing(world: World) -> None:
+    published(world)
+    head = world.iceberg_table().current_snapshot()
+    assert head is not None
+    world.context.stores.put("lake", head.manifest_list.removeprefix("s3://lake/"), b"no Avro")
+
+    report = run_doctor(world.context)
+
+    assert "missing_iceberg_files" not in {finding.kind for finding in report.findings}
+    assert [problem.table for problem in report.unseen] == ["log.events"]
+
+
 def test_a_head_that_cannot_be_read_waits_for_a_person_who_has_it_made_anew(world: World) -> None:
     published(world)
     streamed(world)
