@@ -101,7 +101,7 @@ class TopicPlay:
             f"  {counted(self.sent.committed, 'message')} in {_TRANSACTIONS} transactions, "
             f"{self.sent.aborted:,} more in aborted ones, sent in {time.monotonic() - started:.1f} s"
         )
-        self._await_end()
+        self._await_end(begun)
         self._out.print(f"  every message was read and converted {time.monotonic() - started:.1f} s after the first")
         return self._verdict(begun)
 
@@ -110,7 +110,7 @@ class TopicPlay:
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
-        admin = AdminClient(settings)
+        admin = AdminClient({**settings, "log_level": 0})
         try:
             admin.create_topics([NewTopic(TOPIC, _PARTITIONS)])[TOPIC].result(30)
         except KafkaException as error:
@@ -162,10 +162,13 @@ class TopicPlay:
                 message = {"message_id": f"{self._number:012d}-{self._run}", "path": f"/{self._rng.randrange(40)}"}
                 yield key, json.dumps(message).encode()
 
-    def _await_end(self) -> None:
-        """Waits until the worker stands at the end of each partition, and has converted all objects."""
+    def _await_end(self, begun: datetime) -> None:
+        """Waits until the worker stands at the end of each partition, and has converted all objects.
+
+        The worker looks at the ends every few seconds. So the ledger must have all messages, too.
+        """
         deadline = time.monotonic() + _SECONDS
-        while not (self._is_read() and self._is_converted()):
+        while not (self._is_read() and self._is_converted() and self._has_all(begun)):
             if time.monotonic() > deadline:
                 raise WrongUse(
                     f"no worker read all messages within {_SECONDS:.0f} s: `prism local up --kafka --worker`"
@@ -180,10 +183,17 @@ class TopicPlay:
         (table,) = read_status(self._context, now=datetime.now(timezone.utc), names=[TABLE])
         return not (table.pending or table.claimed) and all(item.state != "new" for item in table.partitions)
 
-    def _verdict(self, begun: datetime) -> bool:
+    def _balances(self, begun: datetime) -> list[ledgers.Balance]:
+        """Returns the ledger of what was converted since then, none before the first message."""
         (table,) = self._context.choose_tables([TABLE])
         with self._context.database.begin() as connection:
-            (balance,) = ledgers.balances(connection, [table.table_id], begun)
+            return ledgers.balances(connection, [table.table_id], begun)
+
+    def _has_all(self, begun: datetime) -> bool:
+        return sum(item.lines_in for item in self._balances(begun)) >= self.sent.committed
+
+    def _verdict(self, begun: datetime) -> bool:
+        (balance,) = self._balances(begun)
         rows, ids, offsets = run_query(LakeReader(self._settings), _COUNT.format(run=self._run)).rows[0]
         sent = self.sent
         found = Sent(rows=rows, broken=balance.quarantined, tombstones=balance.filtered, aborted=sent.aborted)
