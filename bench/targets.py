@@ -104,6 +104,7 @@ ENTRIES = (
         ("--objects", "2", "--lines", "500", "--merged", "4", "--rows", "200", "--rounds", "1"),
     ),
     Entry("spool", ("LP3",), 2, ("--messages", "5000", "--rounds", "1")),
+    Entry("history", (), 14, ("--objects", "300", "--seconds", "10")),
     Entry("topics", ("LP4",), 5, ("--topics", "2", "--rate", "50", "--minutes", "0.2")),
     Entry("metadata", ("P11",), 3, ("--tables", "20", "--days", "3", "--objects", "2")),
     Entry("many", ("P3",), 7, ("--tables", "3", "--objects", "6", "--rounds", "1")),
