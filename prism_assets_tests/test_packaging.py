@@ -84,7 +84,7 @@ def test_both_are_released_together(production: Any, local: Any) -> None:
     same = ("version", "requires-python", "license", "license-files", "classifiers", "authors")
     assert [ours[field] for field in same] == [theirs[field] for field in same]
     assert production["build-system"] == local["build-system"]
-    assert f"prism-assets=={ours['version']}" in theirs["dependencies"]
+    assert f"prism-assets[kafka]=={ours['version']}" in theirs["dependencies"]
     assert ours["optional-dependencies"]["local"] == [f"prism-assets-local=={ours['version']}"]
     assert (LOCAL / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
