@@ -113,21 +113,21 @@ def _await_query(desk: Environment, lake: Path) -> None:
 def _play_demo(desk: Environment, folder: Path, version: str) -> None:
     """Plays the demo without a clone. Its first counts come within a minute, or later where others have the cores."""
     begun, counted = time.monotonic(), None
-    demo = subprocess.Popen(
+    said = []
+    with subprocess.Popen(
         [desk.folder / "bin" / "prism-local", "demo", "--once"],
         cwd=folder,
         env={**desk.variables, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
-    assert demo.stdout is not None
-    said = []
-    for line in demo.stdout:
-        said.append(line)
-        if counted is None and line.startswith("  log.pv_log "):
-            counted = time.monotonic() - begun
-    assert demo.wait() == 0, "".join(said)
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            said.append(line)
+            if counted is None and line.startswith("  log.pv_log "):
+                counted = time.monotonic() - begun
+    assert demo.returncode == 0, "".join(said)
     assert any("every row is there exactly once" in line for line in said)
     assert counted is not None
     busy = max(1.0, os.getloadavg()[1] / (os.cpu_count() or 1))
