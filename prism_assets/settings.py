@@ -244,16 +244,8 @@ class GcSettings(PrismSettings):
     archive_after_days: int = Field(
         default=365,
         ge=31,
-        validate_default=True,
         description="days after its last merge until the metadata of a kept day leaves PostgreSQL",
     )
-
-    @field_validator("archive_after_days")
-    @classmethod
-    def _archive_waits_for_replays(cls, value: int, info: ValidationInfo) -> int:
-        if value <= info.data.get("quarantine_days", 0):
-            raise ValueError("must be more than PRISM_QUARANTINE_DAYS: the replay of a line rebuilds its day")
-        return value
 
 
 class EngineSettings(PrismSettings):

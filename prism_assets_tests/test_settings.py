@@ -88,16 +88,6 @@ def test_settings_of_prism_toml_are_known(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert {"c@nary-database", "canary-token"} <= secret_values()
 
 
-def test_metadata_of_days_stays_as_long_as_lines_that_may_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PRISM_DATABASE_URL", DATABASE)
-    monkeypatch.setenv("PRISM_BUCKET", "lake")
-    monkeypatch.setenv("PRISM_QUARANTINE_DAYS", "400")
-    with pytest.raises(SettingsError, match=r"PRISM_ARCHIVE_AFTER_DAYS.* must be more than PRISM_QUARANTINE_DAYS"):
-        load_settings()
-    monkeypatch.setenv("PRISM_ARCHIVE_AFTER_DAYS", "401")
-    assert load_settings().archive_after_days == 401
-
-
 def test_nothing_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
     # Secrets that earlier tests of this process followed references to stay known.

@@ -302,6 +302,12 @@ def test_what_has_quarantined_lines_in_the_lake_stays_on_record(world: World) ->
     assert count(world, "staging_objects") == 0
 
 
+def test_metadata_of_kept_days_stays_longer_than_lines_that_may_be_replayed(world: World) -> None:
+    now = datetime.now(timezone.utc)
+    settings = world.settings.model_copy(update={"quarantine_days": 400, "archive_after_days": 365})
+    assert Horizon.at(now, settings).merged_before == now - timedelta(days=401)
+
+
 def test_nothing_of_a_dropped_table_is_archived(world: World) -> None:
     two_days(world)
     expired(world)

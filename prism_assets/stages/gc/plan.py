@@ -118,7 +118,8 @@ class Horizon:
             quarantine_from=now.astimezone(timezone.utc).date() - timedelta(days=settings.quarantine_days),
             log_from=now - timedelta(days=settings.gc_log_days),
             metadata_from=now - timedelta(days=settings.metadata_days),
-            unchanged_from=now - timedelta(days=settings.archive_after_days),
+            # The replay of a quarantined line rebuilds its day, which needs all of the day's metadata.
+            unchanged_from=now - timedelta(days=max(settings.archive_after_days, settings.quarantine_days + 1)),
         )
 
 
