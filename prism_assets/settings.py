@@ -243,7 +243,7 @@ class GcSettings(PrismSettings):
     )
     archive_after_days: int = Field(
         default=365,
-        ge=31,
+        ge=31,  # longer than lines stay in quarantine by default; gc waits for longer ones, too
         description="days after its last merge until the metadata of a kept day leaves PostgreSQL",
     )
 

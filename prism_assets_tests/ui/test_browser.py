@@ -56,7 +56,7 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
     assert CHROMIUM is not None
     today = datetime.now(timezone.utc).date()
     days = [today - timedelta(days=back) for back in range(DAYS)]
-    keys = [asset_key(VISITS, part).path for part in ("live", "merged", "catalog")]
+    keys = [asset_key(table, part).path for table in (ORDERS, VISITS) for part in ("live", "merged", "catalog")]
     with browsing(CHROMIUM, server) as ui:
         try:
             places = ui.lineage_of(ORDERS)
@@ -68,7 +68,8 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
             assert run["status"] == "SUCCESS"
             assert today.isoformat() in {event["partition"] for event in run["assetMaterializations"]}
 
-            ui.await_backfill(ui.backfill(VISITS, days[-1], days[0]), 300)
+            for table in (ORDERS, VISITS):
+                ui.await_backfill(ui.backfill(table, days[-1], days[0]), 300)
             wanted = {day.isoformat() for day in days}
             made = materialized(server, keys)
             assert len(made) == len(keys)

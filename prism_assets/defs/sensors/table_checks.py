@@ -138,11 +138,11 @@ class _CheckRound:
 def _recovered_since_run(
     context: SensorEvaluationContext, reported: Reported, outcomes: Collection[CheckOutcome]
 ) -> list[CheckOutcome]:
-    """Returns checks that pass now, although Dagster's last result is a failure.
+    """Returns checks of catalogs that pass now, although Dagster's last result is a failure.
 
     A run reported that failure, so this sensor does not know it. `table_health` would show it until a pass is reported.
     """
-    passed = {(item.table, item.check): item for item in outcomes if item.passed}
+    passed = {(item.table, item.check): item for item in outcomes if item.passed and CHECKS[item.check].asks_catalog}
     names = [name for name in passed if name in reported.known and name not in reported.failed]
     return [passed[last.table, last.check] for last in last_outcomes(context.instance, names) if not last.passed]
 

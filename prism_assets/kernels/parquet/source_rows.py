@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import UnsupportedContent
+from prism_assets.kernels.inflate import RATIO_FLOOR
 from prism_assets.kernels.parquet.json_texts import TEXT, json_texts, name_text
 from prism_assets.kernels.scratch import gathered
 
@@ -25,8 +27,8 @@ _SAMPLE_ROWS = 64
 """Rows that tell how long a decoded row is."""
 _MOST_NESTED_ROWS = 1_024
 """Most rows of one decoded batch with nested columns: Arrow decodes each of their texts, also one of many rows."""
-_LEAST_LIMIT, _MOST_GROWTH = 64 << 20, 2_000
-"""Bytes of text that any file may have, and bytes of text for each byte of a larger one."""
+_MOST_GROWTH = 2_000
+"""Bytes of text for each byte of a file, beyond `RATIO_FLOOR`, which any file may have."""
 
 
 def lines_of_rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -39,7 +41,7 @@ def lines_of_rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
     content = gathered(pieces)
     if not content.size:
         return
-    most, made = max(_LEAST_LIMIT, _MOST_GROWTH * content.size), 0
+    most, made = max(RATIO_FLOOR, _MOST_GROWTH * content.size), 0
     for piece in _pieces(content):
         made += len(piece)
         if made > most:
@@ -87,12 +89,12 @@ def _rows_at_once(file: pq.ParquetFile, number: int) -> int:
     """Returns the rows of a row group that have about 4 MiB, by its encoded size and by its first rows."""
     group = file.metadata.row_group(number)
     nested = any(pa.types.is_nested(field.type) for field in file.schema_arrow)
-    most, size = (_MOST_NESTED_ROWS, 0) if nested else (_MOST_ROWS, 0)
-    if nested and group.num_rows:
-        sample = next(file.iter_batches(_SAMPLE_ROWS, row_groups=[number], use_threads=False), None)
-        size = _decoded_bytes(sample) * group.num_rows // max(1, sample.num_rows) if sample else 0
-    rows = int(_PIECE * group.num_rows // max(1, group.total_byte_size, size))
-    return max(1, min(most, rows))
+    most, size = _MOST_ROWS, group.total_byte_size
+    if nested:
+        most = _MOST_NESTED_ROWS
+        for sample in islice(file.iter_batches(_SAMPLE_ROWS, row_groups=[number], use_threads=False), 1):
+            size = max(size, _decoded_bytes(sample) * group.num_rows // max(1, sample.num_rows))
+    return max(1, min(most, int(_PIECE * group.num_rows // max(1, size))))
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
