@@ -105,6 +105,7 @@ CREATE TABLE prism_streams (
     -- The first and the last day whose old objects `prism history` has registered, until it is cancelled.
     history_from date,
     history_until date,
+    history_begun date, -- the last day of a part whose registration has begun and not ended
     -- Of a prefix with several tables, `route_key` gives matching objects to this one. A stream without it reads the
     -- objects that none of `taken_keys`, the keys of the others, matches.
     route_key text,
@@ -332,15 +333,16 @@ CREATE TABLE prism_archived_keys (
     key_digest uuid NOT NULL, -- prism_key_digest of bucket and key
     prism_table_id bigint NOT NULL,
     prism_stream_id bigint NOT NULL,
+    last_date date NOT NULL, -- the last kept day with rows of the object; the digest leaves long after the day expired
     PRIMARY KEY (key_digest, prism_table_id)
 );
+CREATE INDEX prism_archived_keys_of_day ON prism_archived_keys (prism_table_id, last_date);
 -- 128 bits of SHA-256. No bucket has a slash in its name, so no two objects share the text.
 CREATE FUNCTION prism_key_digest(bucket text, key text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CAST(encode(substring(sha256(convert_to(bucket || '/' || key, 'UTF8')) FOR 16), 'hex') AS uuid)
 $$;
 
--- An object discovery could not register: no stream has the prefix, the name or the event cannot be read, or its rows
--- were read before and left for the archive.
+-- An object discovery could not register: no stream has the prefix, or the name or the event cannot be read.
 CREATE TABLE prism_unknown_staging_objects (
     prism_unknown_staging_object_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     bucket_name text NOT NULL,

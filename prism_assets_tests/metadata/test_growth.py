@@ -7,7 +7,8 @@ from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import world as world
 from prism_assets_tests.world import World
 
-NOON = "2026-03-01T12:00"
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00"
 OBJECTS = 300
 KEYS = 20_000
 _SIZE = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'prism%%'"
@@ -37,8 +38,8 @@ def test_a_staging_object_takes_the_kilobyte_that_the_pages_name(world: World) -
 def test_an_archived_object_takes_the_tenth_that_the_pages_name(world: World) -> None:
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(
-            "INSERT INTO prism_archived_keys (key_digest, prism_table_id, prism_stream_id) "
-            f"SELECT prism_key_digest('staging', CAST(n AS text)), 1, 1 FROM generate_series(1, {KEYS}) n"
+            "INSERT INTO prism_archived_keys (key_digest, prism_table_id, prism_stream_id, last_date) "
+            f"SELECT prism_key_digest('staging', CAST(n AS text)), 1, 1, '{DAY}' FROM generate_series(1, {KEYS}) n"
         )
         size = connection.exec_driver_sql("SELECT pg_total_relation_size('prism_archived_keys')").scalar_one()
     assert 0.6 < size / KEYS / ARCHIVED_BYTES < 1.5

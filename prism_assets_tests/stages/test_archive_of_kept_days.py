@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
+from prism_assets.domain.findings import Acts, Finding
 from prism_assets.stages.drop.run import continue_drops, run_drop
 from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.findings.objects import UNREAD
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.gc import archive as archiving
 from prism_assets.stages.gc.report import NOTHING_ARCHIVED
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.history.run import preview_history, run_history
 from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.stream.unread import give_up_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
-from prism_assets_tests.stages.aging import database_ages, delete_staging, hours_pass, keys
-from prism_assets_tests.stages.test_archive import archived, collect, count
+from prism_assets_tests.stages.aging import database_ages, delete_staging, hours_pass, keys, years_pass
+from prism_assets_tests.stages.test_archive import archived, collect, count, expired
 from prism_assets_tests.stages.test_drop import retire
 from prism_assets_tests.stages.test_erase import later
 from prism_assets_tests.stages.test_retention import (
     A_LONG_TIME,
     BOTH_SWITCHED,
     FIRST,
+    FIRST_IS_OLD,
     SECOND,
     is_sound,
     two_days,
@@ -32,7 +39,13 @@ from prism_assets_tests.stages.test_retention import (
 from prism_assets_tests.world import World
 
 WITHOUT_RETENTION = a_table(merge="{interval: 0}")
+CHILDREN = a_table(
+    "log.items",
+    merge="{interval: 0}",
+    stream='url: "s3://staging/events/", format: {json: {records: "$.items[*]"}}',
+)
 MONTHS = 40 * 24.0
+LATER = "2026-03-10"
 
 
 @pytest.fixture
@@ -74,6 +87,21 @@ def a_late_row(world: World, day: str = FIRST) -> int:
     return late
 
 
+def months_after_the_merge(world: World) -> None:
+    """Merges and switches all days. Then months pass, and nothing but the merged objects is left in S3."""
+    for _ in range(3):
+        world.merge(BOTH_SWITCHED, everything=True)
+        world.catalog(BOTH_SWITCHED)
+    hours_pass(world, A_LONG_TIME)
+    run_gc(world.context)
+    database_ages(world, MONTHS)
+    delete_staging(world)
+
+
+def unread(world: World) -> list[Finding]:
+    return list(read_findings(world.context, None, [UNREAD], now=utc(BOTH_SWITCHED)))
+
+
 def sums(world: World) -> list[tuple[Any, ...]]:
     """Returns of each range its archived objects and rows, and all of its rows."""
     with world.context.database.begin() as connection:
@@ -110,9 +138,19 @@ def test_rows_of_days_merged_long_ago_leave_postgresql_and_readers_keep_the_rows
     for _ in range(2):
         assert world.discover(BOTH_SWITCHED).new == 0, "keys that come again are not read again"
     world.stream(BOTH_SWITCHED)
-    with world.context.database.begin() as connection:
-        messages = list(connection.exec_driver_sql("SELECT message FROM prism_unknown_staging_objects").scalars())
-    assert [("read before" in message) for message in messages] == [True, True]
+    (told,) = unread(world)
+    assert (told.count, told.acts, "are not read in their later version" in told.says) == (2, Acts.PERSON, True)
+    again, other = bodies
+    give_up_object(world.context, again)
+    assert [item.count for item in unread(world)] == [1]
+    assert world.discover(BOTH_SWITCHED).new == 0
+    assert [item.count for item in unread(world)] == [1], "a version that somebody accepted is told once"
+    world.context.stores.put("staging", again, bodies[other])
+    world.context.stores.delete("staging", [other])
+    give_up_object(world.context, other)
+    assert world.discover(BOTH_SWITCHED).new == 0
+    assert [again in item.says for item in unread(world)] == [True], "another version is told again"
+    give_up_object(world.context, again)
     assert sorted(world.ids()) == sorted([*first, *second])
     assert is_sound(world)
 
@@ -124,6 +162,67 @@ def test_rows_of_days_merged_long_ago_leave_postgresql_and_readers_keep_the_rows
     for _ in range(3):
         assert continue_drops(world.context).errors == ()
     assert (keys(world), count(world, "archived_keys")) == ([], 0), "a dropped table forgets its keys"
+
+
+def test_a_history_does_not_promise_the_keys_of_the_archive(world: World) -> None:
+    world.apply(a_table(merge="{interval: 0}", accept="{from: object}"))
+    rows = some_rows(4, utc(f"{FIRST}T12:00"))
+    key = world.drop(rows, stream=f"events/dt={FIRST}")
+    body = world.context.stores.get("staging", key)
+    world.stream(f"{FIRST}T13:00")
+    months_after_the_merge(world)
+    assert collect(world).archived.objects == 1
+    since = f'url: "s3://staging/events/", since: "{LATER}"'
+    world.apply(a_table(merge="{interval: 0}", accept="{from: object}", stream=since))
+    world.context.stores.put("staging", key, body)
+    day = date.fromisoformat(FIRST)
+    plan = preview_history(world.context, "log.events", day, None, utc(f"{LATER}T12:00"))
+    assert (plan.objects, plan.known) == (1, 1)
+    report = run_history(world.context, "log.events", first=day, clock=lambda: utc(f"{LATER}T12:00"))
+    assert (report.errors, report.registered, report.stream.objects) == ((), 0, 0)
+    assert [item.count for item in unread(world)] == [1]
+    assert world.ids() == [row["id"] for row in rows]
+
+
+def test_a_new_table_reads_the_keys_that_left_with_the_metadata_of_another(world: World) -> None:
+    world.apply(WITHOUT_RETENTION)
+    row, item = some_rows(2, utc(f"{FIRST}T12:00"))
+    key = world.drop([{**row, "items": [item]}])
+    body = world.context.stores.get("staging", key)
+    world.stream(f"{FIRST}T13:00")
+    months_after_the_merge(world)
+    assert collect(world).archived.objects == 1
+    world.apply(CHILDREN)
+    world.context.stores.put("staging", key, body)
+    assert world.discover(BOTH_SWITCHED).new == 1
+    world.stream(BOTH_SWITCHED)
+    world.catalog(BOTH_SWITCHED)
+    assert (world.ids(), world.ids(table="log.items")) == ([row["id"]], [item["id"]])
+
+
+def test_digests_leave_long_after_their_day_expired(world: World) -> None:
+    merged_long_ago(world)
+    delete_staging(world)
+    collect(world)
+    assert count(world, "archived_keys") == 2
+    world.apply(a_table(merge="{interval: 0}") + "retention_days: 3\n")
+    expired(world, FIRST_IS_OLD)
+    collect(world)
+    assert count(world, "archived_keys") == 2, "the first day expired just now"
+    years_pass(world)
+    collect(world)
+    assert count(world, "archived_keys") == 1, "the second day is kept"
+
+
+def test_two_tables_of_a_prefix_with_quarantined_lines_let_each_other_go(world: World) -> None:
+    world.apply(WITHOUT_RETENTION, CHILDREN)
+    row, item = some_rows(2, utc(f"{FIRST}T12:00"))
+    world.drop([{**row, "items": [item, {**item, "time": "never"}]}, {**row, "time": "never"}])
+    world.stream(f"{FIRST}T13:00")
+    months_after_the_merge(world)
+    assert count(world, "quarantine") > 0
+    run_gc(world.context)
+    assert count(world, "staging_objects") == 0
 
 
 def test_days_merged_lately_and_objects_that_a_rebuild_can_read_keep_their_rows(world: World) -> None:

@@ -189,6 +189,26 @@ def test_the_last_day_of_a_part_waits_while_the_next_part_is_registered(
     assert [change.delayed_objects for change in report.stream.changes] == [0]
 
 
+def test_a_later_part_whose_registration_dies_is_told(events: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first part ends with a day without rows, so no open day tells that the history goes on."""
+    in_folder(events, OLD - timedelta(days=1), old_rows(OLD - timedelta(days=1)))
+    bring_in(events, OLD - timedelta(days=1), OLD)
+    rows = old_rows(NEXT)
+    in_folder(events, NEXT, rows)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_register_page", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            bring_in(events, NEXT, NEXT)
+    events.discover(NOW)
+    (late,) = found(events)
+    assert (late.kind, late.count) == ("history_late", 1)
+    bring_in(events)
+    events.discover(NOW)
+    assert found(events) == []
+    events.catalog(NOW)
+    assert set(ids(rows)) <= set(events.ids())
+
+
 def test_a_part_that_is_cancelled_closes_its_last_day(events: World) -> None:
     in_folder(events, OLD, old_rows())
     bring_in(events, OLD, OLD)

@@ -129,9 +129,11 @@ _IS_NEEDED = """
     OR EXISTS (SELECT 1 FROM prism_staging_objects k
         WHERE k.bucket_name = o.bucket_name AND k.object_key = o.object_key
             AND k.prism_staging_object_id <> o.prism_staging_object_id
-            AND (k.state <> 'done' OR k.rows_quarantined > 0)))
+            AND (k.state <> 'done' OR EXISTS (SELECT 1 FROM prism_quarantine q
+                WHERE q.prism_staging_object_id = k.prism_staging_object_id AND q.object_key IS NOT NULL))))
 """
-# Objects with lines in quarantine stay, those whose later version nobody has dismissed, and objects that an erasure, a rebuild, a fold or a removal still has to read.
+# These objects stay: those with lines in quarantine, those whose later version nobody has dismissed, and those that an
+# erasure, a rebuild, a fold or a removal still has to read.
 _OLD = f"""
 SELECT prism_staging_object_id, bucket_name, object_key FROM prism_staging_objects o
 WHERE prism_staging_object_id = ANY(:ids) AND state = 'done' AND (overwritten_time IS NULL OR dismissed)
@@ -223,11 +225,12 @@ WHERE r.prism_merge_range_id = a.id
 """
 # Without rows of kept days a key may come again: retention filters its rows.
 _KEEP_KEYS = """
-INSERT INTO prism_archived_keys (key_digest, prism_table_id, prism_stream_id)
-SELECT prism_key_digest(o.bucket_name, o.object_key), o.prism_table_id, o.prism_stream_id FROM prism_staging_objects o
-WHERE o.prism_staging_object_id = ANY(:ids) AND EXISTS (
-    SELECT 1 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
-    WHERE s.prism_staging_object_id = o.prism_staging_object_id AND p.expire_time IS NULL)
+INSERT INTO prism_archived_keys (key_digest, prism_table_id, prism_stream_id, last_date)
+SELECT prism_key_digest(o.bucket_name, o.object_key), o.prism_table_id, o.prism_stream_id, max(p.partition_date)
+FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id)
+    JOIN prism_partitions p USING (prism_partition_id)
+WHERE o.prism_staging_object_id = ANY(:ids) AND p.expire_time IS NULL
+GROUP BY o.prism_staging_object_id
 ORDER BY 1, 2
 ON CONFLICT DO NOTHING
 """
@@ -239,6 +242,24 @@ _OF_OBJECTS = (
     "prism_small_objects",
     "prism_staging_objects",
 )
+
+
+def forget_keys(connection: Connection, table_id: int, expired_before: datetime) -> int:
+    """Deletes digests of keys all of whose days expired before an instant, up to 5,000. Returns how many.
+
+    The keys may come again, because retention filters their rows. Locks the deleted rows.
+    """
+    values = {"table": table_id, "before": expired_before, "most": _AT_ONCE}
+    return connection.execute(text(_FORGET_KEYS), values).rowcount
+
+
+_FORGET_KEYS = """
+DELETE FROM prism_archived_keys WHERE prism_table_id = :table AND key_digest IN (
+    SELECT key_digest FROM prism_archived_keys WHERE prism_table_id = :table AND last_date < coalesce((
+        SELECT min(partition_date) FROM prism_partitions
+        WHERE prism_table_id = :table AND (expire_time IS NULL OR expire_time >= :before)), 'infinity')
+    ORDER BY last_date LIMIT :most)
+"""
 
 
 def find_old_merges(connection: Connection, table_id: int, before: datetime) -> list[int]:

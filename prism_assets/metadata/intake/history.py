@@ -13,7 +13,7 @@ from datetime import date, datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.tables.accepted import DateRange
-from prism_assets.metadata.intake.staging_objects import FoundObject
+from prism_assets.metadata.intake.staging_objects import IS_ARCHIVED, FoundObject, note_archived
 
 _UNFINISHED = "history_date IS NOT NULL AND state IN ('history', 'pending', 'claimed')"
 """The condition of an index by table and day."""
@@ -60,8 +60,10 @@ def register(
     if not connection.execute(text(_MAY_HAVE_HISTORY), values).scalar_one():
         return Registered(new=0, set_back=0)
     new = connection.execute(text(_INSERT), values).rowcount
-    set_back = 0 if new == len(objects) else connection.execute(text(_SET_BACK), values).rowcount
-    return Registered(new=new, set_back=set_back)
+    if new == len(objects):
+        return Registered(new=new, set_back=0)
+    note_archived(connection, stream_id, [item.found for item in objects], now)
+    return Registered(new=new, set_back=connection.execute(text(_SET_BACK), values).rowcount)
 
 
 _SHARE = "SELECT 1 FROM prism_streams WHERE prism_stream_id = :stream FOR SHARE"
@@ -71,7 +73,7 @@ SELECT EXISTS (SELECT 1 FROM prism_streams s WHERE prism_stream_id = :stream AND
     AND NOT EXISTS (SELECT 1 FROM prism_streams k WHERE k.bucket_name = s.bucket_name AND k.key_prefix = s.key_prefix
         AND k.prism_stream_id <> s.prism_stream_id AND NOT k.removed))
 """
-_INSERT = """
+_INSERT = f"""
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
     send_time, first_receive_time, state, history_date)
 SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now, 'history', f.day
@@ -81,7 +83,7 @@ FROM prism_streams stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys
 WHERE stream.prism_stream_id = :stream
     AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key
     AND (o.prism_stream_id = stream.prism_stream_id OR o.prism_table_id = stream.prism_table_id))
-    AND NOT EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_digest(f.bucket, f.key))
+    AND NOT {IS_ARCHIVED}
 ORDER BY f.day, f.key
 ON CONFLICT (bucket_name, object_key, prism_table_id) DO NOTHING
 """
@@ -102,8 +104,8 @@ WHERE o.prism_staging_object_id = n.id
 def begin(connection: Connection, stream_id: int, days: DateRange) -> None:
     """Notes that old objects of some days are registered from now on. Locks the row of the stream.
 
-    The first day comes before its objects: after a death between them, discovery counts the rest as too late. The last
-    day of an earlier part keeps its place until `finish`, because it waits for the objects.
+    The days come before their objects: after a death between them, discovery counts the rest as too late. The last day
+    of an earlier part keeps its place until `finish`, because it waits for the objects.
     """
     connection.execute(text(_BEGIN), {"stream": stream_id, "first": days.first, "last": days.last})
 
@@ -116,11 +118,13 @@ def finish(connection: Connection, stream_id: int, days: DateRange) -> None:
 # `least` and `greatest` pass over nulls.
 _BEGIN = """
 UPDATE prism_streams SET history_from = least(history_from, CAST(:first AS date)),
-    history_until = coalesce(history_until, CAST(:last AS date))
+    history_until = coalesce(history_until, CAST(:last AS date)),
+    history_begun = greatest(history_begun, CAST(:last AS date))
 WHERE prism_stream_id = :stream
 """
 _FINISH = """
-UPDATE prism_streams SET history_until = greatest(history_until, CAST(:last AS date))
+UPDATE prism_streams SET history_until = greatest(history_until, CAST(:last AS date)),
+    history_begun = CASE WHEN history_begun > CAST(:last AS date) THEN history_begun END
 WHERE prism_stream_id = :stream AND history_from IS NOT NULL
 """
 
@@ -238,7 +242,9 @@ def cancel(connection: Connection, table_id: int) -> Cancelled:
     return Cancelled(forgotten=forget_waiting(connection, table_id), given_back=given_back)
 
 
-_END = "UPDATE prism_streams SET history_from = NULL, history_until = NULL WHERE prism_table_id = :table"
+_END = """
+UPDATE prism_streams SET history_from = NULL, history_until = NULL, history_begun = NULL WHERE prism_table_id = :table
+"""
 _GIVE_BACK = """
 UPDATE prism_staging_objects o SET state = 'pending', history_date = NULL
 FROM prism_streams s
@@ -259,7 +265,7 @@ WHERE prism_table_id = :table AND state = 'history' AND history_date IS NOT NULL
 
 
 def count_known(connection: Connection, stream_id: int, found: Sequence[FoundObject]) -> int:
-    """Counts the objects that a batch has begun, or finished. Reads without locks."""
+    """Counts the objects that a batch has begun, or finished, with those of the archive. Reads without locks."""
     values = {
         "stream": stream_id,
         "buckets": [item.bucket for item in found],
@@ -268,12 +274,12 @@ def count_known(connection: Connection, stream_id: int, found: Sequence[FoundObj
     return int(connection.execute(text(_COUNT_KNOWN), values).scalar_one())
 
 
-_COUNT_KNOWN = """
-SELECT count(*) FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[])) AS f (bucket, key)
-CROSS JOIN LATERAL (
+_COUNT_KNOWN = f"""
+SELECT count(*) FROM prism_streams stream
+CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[])) AS f (bucket, key)
+WHERE stream.prism_stream_id = :stream AND ({IS_ARCHIVED} OR EXISTS (
     SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key
-        AND o.prism_table_id = (SELECT prism_table_id FROM prism_streams WHERE prism_stream_id = :stream)
+        AND o.prism_table_id = stream.prism_table_id
         AND (o.state IN ('claimed', 'done', 'failed') OR o.first_batch_id IS NOT NULL OR o.generation > 0)
-    OFFSET 0
-) o
+    OFFSET 0))
 """

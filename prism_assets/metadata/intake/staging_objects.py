@@ -67,6 +67,11 @@ _IS_KNOWN = """
 (o.prism_stream_id = :stream OR o.prism_table_id = (
     SELECT k.prism_table_id FROM prism_streams k WHERE k.prism_stream_id = :stream))
 """
+IS_ARCHIVED = """
+EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_digest(f.bucket, f.key)
+    AND (a.prism_stream_id = stream.prism_stream_id OR a.prism_table_id = stream.prism_table_id))
+"""
+"""Whether the metadata of the object `f` is in the archive. Knows keys for `stream` as _IS_KNOWN knows rows."""
 _KNOWN_AMONG = f"""
 SELECT f.place
 FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[])) WITH ORDINALITY AS f (bucket, key, place)
@@ -131,12 +136,12 @@ def register(
 def update_known(
     connection: Connection, stream_id: int, found: Sequence[FoundObject], now: datetime, *, listed: bool = False
 ) -> None:
-    """Does for known objects what `register` does, and inserts none. Locks the changed rows in the order of keys."""
+    """Does for known objects what `register` does, and registers none to be read. Locks changed rows by their keys."""
     values = _values(stream_id, found)
     connection.execute(text(_REFRESH), values)
     connection.execute(text(_RESTART), {**values, "listed": listed})
     connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
-    connection.execute(text(_NOTE_ARCHIVED), {**values, "now": now, "message": _ARCHIVED})
+    note_archived(connection, stream_id, found, now)
 
 
 def _values(stream_id: int, found: Sequence[FoundObject]) -> dict[str, object]:
@@ -165,7 +170,7 @@ FROM stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), C
     CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
 WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o
     WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN})
-    AND NOT EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_digest(f.bucket, f.key))
+    AND NOT {IS_ARCHIVED}
 ORDER BY f.key
 ON CONFLICT (bucket_name, object_key, prism_table_id) DO NOTHING
 """
@@ -205,8 +210,8 @@ FROM (
 ) n
 WHERE o.prism_staging_object_id = n.id
 """
-# A converted object keeps its converted version when it is written again, and a discarded object stays unread. Each
-# later version is noted once, for the status. Listed versions exist, whatever their time: S3 dates a multipart upload
+# A converted object keeps its converted version when it is written again, also if it came back after the archive took
+# its metadata. A discarded object stays unread. Each later version is noted once, for the status. Listed versions exist, whatever their time: S3 dates a multipart upload
 # by its beginning. An event without an ETag proves nothing.
 _NOTE_OVERWRITTEN = f"""
 UPDATE prism_staging_objects o SET overwritten_time = :now, overwritten_etag = n.etag, overwritten_send_time = n.sent,
@@ -216,7 +221,7 @@ FROM (
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
         CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
-    WHERE o.state = 'done' AND o.first_batch_id IS NOT NULL AND o.etag IS NOT NULL AND f.etag IS NOT NULL
+    WHERE o.state = 'done' AND (o.first_batch_id IS NOT NULL OR o.overwritten_time IS NOT NULL) AND o.etag IS NOT NULL AND f.etag IS NOT NULL
         AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
         AND f.etag IS DISTINCT FROM o.overwritten_etag
         AND (CAST(:listed AS boolean) OR (greatest(o.send_time, o.overwritten_send_time) IS NULL
@@ -229,19 +234,27 @@ WHERE o.prism_staging_object_id = n.id
 """
 
 
-# An object of another version under such a key is not read, either: its rows might be those that were read before.
-_ARCHIVED = "an object with this key was read before, and its metadata is in the archive: it is not read again"
+def note_archived(connection: Connection, stream_id: int, found: Sequence[FoundObject], now: datetime) -> None:
+    """Notes objects whose key is in the archive as overwritten, so that status and checks tell them. Reads none.
+
+    No version of them is read: its rows might be those that were read before. Locks no existing row.
+    """
+    connection.execute(text(_NOTE_ARCHIVED), {**_values(stream_id, found), "now": now})
+
+
 _NOTE_ARCHIVED = f"""
-INSERT INTO prism_unknown_staging_objects
-    (bucket_name, object_key, etag, content_length, send_time, first_receive_time, message)
-SELECT f.bucket, f.key, f.etag, f.length, f.sent, :now, :message
-FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
-    CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
-WHERE EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_digest(f.bucket, f.key))
+INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
+    send_time, first_receive_time, state, finish_time, lines_in, rows_out, rows_quarantined, overwritten_time,
+    overwritten_etag, overwritten_send_time)
+SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now, 'done', :now,
+    0, 0, 0, :now, f.etag, f.sent
+FROM prism_streams stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
+    CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
+WHERE stream.prism_stream_id = :stream AND {IS_ARCHIVED}
     AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
         WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN})
 ORDER BY f.key
-ON CONFLICT (bucket_name, object_key) DO NOTHING
+ON CONFLICT (bucket_name, object_key, prism_table_id) DO NOTHING
 """
 
 

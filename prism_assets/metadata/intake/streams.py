@@ -36,7 +36,7 @@ class KnownStream:
     records: str = ""
     """The path to the records of its objects."""
     history: DateRange | None = None
-    """The first and last day of the history, until it is cancelled."""
+    """The first and last day of the history, with a part that is being registered. None once it is cancelled."""
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
@@ -60,7 +60,7 @@ def load_streams(connection: Connection) -> list[KnownStream]:
             ),
             row.removed,
             row.records,
-            None if row.history_from is None else DateRange(row.history_from, row.history_until),
+            None if row.history_from is None else DateRange(row.history_from, row.history_last),
         )
         for row in rows
     ]
@@ -71,7 +71,9 @@ def _route(key: str | None, taken_keys: Sequence[str]) -> Route | None:
     return Route(key=key, taken_keys=tuple(taken_keys)) if key is not None or taken_keys else None
 
 
-_STREAMS = "SELECT * FROM prism_streams ORDER BY prism_stream_id"
+_STREAMS = """
+SELECT *, greatest(history_until, history_begun) AS history_last FROM prism_streams ORDER BY prism_stream_id
+"""
 
 
 def load_begun(connection: Connection, places: Collection[tuple[str, str]]) -> list[tuple[int, int]]:
@@ -166,7 +168,9 @@ def save_streams(
 
 
 _MOVE = """
-UPDATE prism_streams SET prism_table_id = :table, moved = true, history_from = NULL, history_until = NULL WHERE prism_stream_id = ANY(:streams)
+UPDATE prism_streams SET prism_table_id = :table, moved = true, history_from = NULL, history_until = NULL,
+    history_begun = NULL
+WHERE prism_stream_id = ANY(:streams)
 """
 _LIST_AGAIN = """
 UPDATE prism_stream_scans x SET full_scan_time = to_timestamp(0), resume_key = NULL, resume_time = NULL,

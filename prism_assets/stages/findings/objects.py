@@ -43,7 +43,11 @@ def _unread(table: str, unread: UnreadObjects) -> Finding:
                 "`prism stream --give-up KEY`"
             )
         case Unread.OVERWRITTEN:
-            says = counted(objects, "staging object is", "staging objects are") + " not read in their later version"
+            says = counted(
+                objects,
+                "staging object is not read in its later version",
+                "staging objects are not read in their later version",
+            )
             remedy = "Upload the new version under other keys, then `prism stream --give-up KEY`"
         case Unread.RETRIED_LATER:
             says = (

@@ -61,9 +61,11 @@ def archive_old_rows(
 ) -> Archived:
     """Archives the log of merges before an instant, and rows of old days. Leaves out the objects of `sources_in_lake`.
 
-    Each night begins with other days, because some days may never have a row to move.
+    Deletes the digests of keys whose days have expired before the instant, too. Each night begins with other days,
+    because some days may never have a row to move.
     """
     merges = _archive_merges(context, table, lease, before)
+    _forget_keys(context, table, lease, before)
     ids = [day.partition_id for day in days]
     objects = in_vain = 0
     first = before.toordinal() * _MOST_DAYS_IN_VAIN % len(days) if days else 0
@@ -171,6 +173,16 @@ def _archive_merges(context: StageContext, table: TableDefinition, lease: Lease,
             leases.hold(connection, lease)
             archived += archive.forget_merges(connection, ids)
         failpoint("gc.after_forget_merges")
+
+
+def _forget_keys(context: StageContext, table: TableDefinition, lease: Lease, before: datetime) -> None:
+    """Deletes digests in parts. After a death the next run goes on."""
+    more = True
+    while more:
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            more = archive.forget_keys(connection, table.table_id, before) > 0
+        failpoint("gc.after_forget_keys")
 
 
 def _write(context: StageContext, table: TableDefinition, found: Sequence[RowsToArchive]) -> None:
