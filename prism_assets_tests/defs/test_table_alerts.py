@@ -124,5 +124,11 @@ def test_a_full_cursor_never_says_that_something_ended_which_did_not(
     monkeypatch.setattr(table_alerts, "_MOST_KEYS", 1)
     del receiver.bodies[:]
     full = tick(instance, location, "table_checks", json.dumps(document))
-    assert receiver.bodies == []
-    assert json.loads(str(full.cursor))["alerted"] == document["alerted"]
+    (told,) = receiver.bodies
+    assert told["text"].splitlines() == [
+        "prism: 1 needs attention",
+        "- further problems: 1. `prism status` shows all",
+    ]
+    assert set(json.loads(str(full.cursor))["alerted"]) == {UNREAD, "further problems"}
+    tick(instance, location, "table_checks", full.cursor)
+    assert len(receiver.bodies) == 1, "told once"

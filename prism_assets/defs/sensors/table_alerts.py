@@ -22,7 +22,8 @@ from prism_assets.stages.findings.registry import read_findings
 
 _AGAIN = timedelta(days=1)
 _MOST_KEYS = 1_000
-"""Problems in the cursor. Further problems are sent after some of these have ended."""
+"""Problems in the cursor. A message counts further problems, and names them after some of these have ended."""
+_MORE = "further problems"
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,12 @@ def send_due(
         context.log.warning(f"findings were not read: {error}")
         return SentAlerts(before)
     new = sorted(key for key in present if key not in before)
+    room = max(0, _MOST_KEYS - sum(key in present for key in before))
+    if len(new) > room:
+        present[_MORE] = f"{_MORE}: {len(new) - room:,}. `prism status` shows all"
+        new = [*new[:room], *([] if _MORE in before else [_MORE])]
     again = [key for key, time in before.items() if key in present and not timedelta(0) <= now - time < _AGAIN]
     cleared = [key for key in before if key not in present]
-    new = new[: max(0, _MOST_KEYS - len(before) + len(cleared))]
     if not (new or again or cleared):
         return SentAlerts(before)
     secrets = secret_values()
