@@ -16,10 +16,12 @@ from sqlalchemy import Engine, NullPool, QueuePool, create_engine, event, make_u
 
 from prism_assets.defs.connection_pool import KEPT, MOST
 from prism_assets.domain.errors import SettingsError
+from prism_assets_tests.engine.waiting import until
 from prism_assets_tests.postgres import PostgresServer
 
 PROJECT = Path(__file__).resolve().parents[2]
 PLUGIN = "prism_kept_connections"
+WATCHER = "test_connection_pool"
 
 
 @pytest.fixture
@@ -44,12 +46,13 @@ def instance(
 
 
 def backends(database_url: sqlalchemy.URL) -> set[int]:
-    """The sessions of other clients. A worker of autovacuum may be in the database, too."""
-    engine = create_engine(database_url.set(drivername="postgresql+psycopg"), poolclass=NullPool)
+    """The sessions of other clients. An earlier session of this function may not have ended yet."""
+    url = database_url.set(drivername="postgresql+psycopg")
+    engine = create_engine(url, poolclass=NullPool, connect_args={"application_name": WATCHER})
     with engine.connect() as connection:
         found = connection.exec_driver_sql(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
-            "AND backend_type = 'client backend'"
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+            f"AND backend_type = 'client backend' AND application_name <> '{WATCHER}'"
         )
         return set(found.scalars())
 
@@ -104,6 +107,7 @@ def test_more_calls_at_once_than_the_pool_has_connections_wait(
     finally:
         for connection in held:
             connection.close()
+    until(lambda: len(backends(database_url)) <= KEPT, "the end of the sessions beyond those that are kept")
     assert len(backends(database_url)) == KEPT
 
 
