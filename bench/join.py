@@ -37,6 +37,7 @@ from bench.report import RESULTS, machine
 from prism_assets.domain.records.folding import FoldResult, RecordPart
 from prism_assets.domain.records.joins import PublishPolicy
 from prism_assets.domain.work import from_json
+from prism_assets.engine.allocator import ONE_HEAP
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.lake import Lake
 
@@ -175,7 +176,7 @@ def start(
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
-    os.environ["MALLOC_ARENA_MAX"] = "1"  # as the stack starts Spark; workers inherit it
+    os.environ |= ONE_HEAP  # workers inherit it
     return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), import_kernels)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 
@@ -11,6 +12,12 @@ import pyarrow as pa
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 _KEPT_BYTES = 1 << 30
+ONE_HEAP: Mapping[str, str] = {"MALLOC_ARENA_MAX": "1"}
+"""The environment of new processes that keep memory, because imports start threads before `keep_memory`.
+
+Heaps of threads hold at most 64 MiB. Larger pieces come from the system then, and go back to it: this took a quarter of
+a merge.
+"""
 
 
 @cache
@@ -18,8 +25,9 @@ def keep_memory() -> None:
     """Makes this process keep freed memory, at most 1 GiB at the end of its heap. Later calls do nothing.
 
     Page faults took a tenth of a conversion, and a third of reading a topic. They took up to half of a merge on virtual
-    machines whose host takes freed memory back. Arrow's system pool, numpy and all threads share one heap: heaps of
-    threads that end go back to the system, and take half as much memory again. Nothing changes without glibc.
+    machines whose host takes freed memory back. Arrow's system pool, numpy and all later threads share one heap: heaps
+    of threads that end go back to the system, and take half as much memory again. `ONE_HEAP` holds for earlier threads,
+    too. Nothing changes without glibc.
     """
     if not sys.platform.startswith("linux"):
         return

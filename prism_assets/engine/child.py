@@ -23,6 +23,7 @@ from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.domain.work.write import WriteTask
+from prism_assets.engine.allocator import ONE_HEAP
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.lake import Lake
 from prism_assets.transactions import refuse_inside_transaction
@@ -136,7 +137,9 @@ class _Child:
     @classmethod
     def start(cls, command: Sequence[str], silent_seconds: float) -> _Child:
         try:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env={**os.environ, **ONE_HEAP}
+            )
         except OSError as error:
             raise EngineUnavailable(
                 f"no child process starts here ({error.strerror}): free memory, or raise the limit of processes"

@@ -19,12 +19,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.engine.allocator import ONE_HEAP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SCHEME = "sc://"
-_OF_CLASSIC_MASTERS = {"spark.python.daemon.module": "prism_assets.engine.daemon"}
+_OF_CLASSIC_MASTERS = {
+    "spark.python.daemon.module": "prism_assets.engine.daemon",
+    **{f"spark.executorEnv.{name}": value for name, value in ONE_HEAP.items()},
+}
 _CONNECT_PORT = 15_002
 _RETRIES = 6
 _GENERATIONS = 40

@@ -11,6 +11,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from prism_assets.engine.allocator import ONE_HEAP
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.engine.spark_cluster import SparkCluster
 from prism_assets_tests.engine.waiting import LIMIT_SECONDS
@@ -79,12 +80,12 @@ def run_while_held(
 
 
 def has_own_daemon(worker: psutil.Process) -> bool:
-    """Whether a worker's Python workers are forks of a daemon with the modules of tasks."""
-    words = list[str]()
+    """Whether a worker's Python workers are forks of a daemon with the modules of tasks, and with one heap."""
     for process in family(worker):
         with suppress(psutil.NoSuchProcess):  # it ended meanwhile
-            words += process.cmdline()
-    return "prism_assets.engine.daemon" in words
+            if "prism_assets.engine.daemon" in process.cmdline():
+                return ONE_HEAP.items() <= process.environ().items()
+    return False
 
 
 def charged(world: World) -> list[tuple[object, ...]]:
