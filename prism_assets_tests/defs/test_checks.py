@@ -291,7 +291,31 @@ def test_all_checks_are_run_by_themselves_and_told_once(settled: World, instance
         connection.execute(text("UPDATE prism_staging_objects SET finish_time = finish_time - interval '2 days'"))
     fourth = tick(instance, location, "table_checks", third.cursor)
     assert [(key, item.passed) for key, item in events(fourth).items()] == [(("log.events", "quarantine_rate"), True)]
+    for event in fourth.asset_events:
+        instance.report_runless_asset_event(event)
     assert events(tick(instance, location, "table_checks", fourth.cursor)) == {}
+
+
+def test_a_failure_that_a_run_reported_ends_without_another_run(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sensor asks Dagster for the last results of a few checks at each tick, in turn."""
+    location = a_location(settled.root, a_table())
+    run(instance, location, ["live"])
+    cursor = tick(instance, location, "table_checks").cursor
+    settled.drop([*some_rows(3, NOW), "no row"])
+    run(instance, location, ["live"])
+    assert last(instance, "quarantine_rate") is False
+    with settled.context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_staging_objects SET finish_time = finish_time - interval '2 days'"))
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._RESULTS", 5)
+    told: list[tuple[str, str]] = []
+    for _ in range(-(-CHECKS // 5)):
+        result = tick(instance, location, "table_checks", cursor)
+        told += [name for name, item in events(result).items() if item.passed]
+        cursor = result.cursor
+    assert told[:1] == [("log.events", "quarantine_rate")]
+    assert set(told) == {("log.events", "quarantine_rate")}
 
 
 @pytest.fixture(autouse=True)

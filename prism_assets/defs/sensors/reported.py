@@ -27,7 +27,7 @@ class Reported:
     known: frozenset[Name] = frozenset()
     failed: Mapping[Name, datetime] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
-    """By check, the table after which its catalog is asked next."""
+    """The name after which each turn goes on: by check, the table whose catalog was asked last."""
     first: str = ""
     """The check the next tick begins with."""
     alerted: Mapping[str, datetime] = field(default_factory=dict)

@@ -32,6 +32,10 @@ from prism_assets.stages.deadlines import Deadline
 _CATALOG_TABLES = 25
 _CATALOG_GROUP = 5
 _REPORTS = 100
+_RESULTS = 100
+"""Passing checks whose last result Dagster is asked for. They take turns, because a big lake has thousands."""
+_ASKED_RESULT = "last results"
+"""The key of this turn beside those of the checks of catalogs."""
 _ENOUGH_SECONDS = 0.8
 """After these no further check is begun: in a big lake they take turns, as ticks of all sensors share a process."""
 _STAGES: Mapping[str, Stage] = {check: stage for stage in Stage for check in kinds_of(stage)}
@@ -52,7 +56,7 @@ def table_checks(
     look.run_all(in_turn([check for check in _STAGES if names[check]], reported.first))
     for problem in look.problems:
         context.log.warning(problem)
-    due = [*reported.due(look.outcomes, now), *_recovered_since_run(context, reported, look.outcomes)]
+    due = [*reported.due(look.outcomes, now), *_recovered_since_run(context, reported, look)]
     told = due[:_REPORTS]
     present = {(name, check) for check, of_check in names.items() for name in of_check}
     tables = {name for name, _ in present}
@@ -76,7 +80,7 @@ class _CheckRound:
     now: datetime
     deadline: Deadline
     after: dict[str, str]
-    """By check, the table whose catalog was asked last."""
+    """The name at which each turn ended: by check, the table whose catalog was asked last."""
     first: str = ""
     """The first check of the next tick."""
     outcomes: list[CheckOutcome] = field(default_factory=list)
@@ -135,16 +139,19 @@ class _CheckRound:
             return []
 
 
-def _recovered_since_run(
-    context: SensorEvaluationContext, reported: Reported, outcomes: Collection[CheckOutcome]
-) -> list[CheckOutcome]:
-    """Returns checks of catalogs that pass now, although Dagster's last result is a failure.
+def _recovered_since_run(context: SensorEvaluationContext, reported: Reported, look: _CheckRound) -> list[CheckOutcome]:
+    """Returns checks that pass now, although Dagster's last result is a failure.
 
     A run reported that failure, so this sensor does not know it. `table_health` would show it until a pass is reported.
     """
-    passed = {(item.table, item.check): item for item in outcomes if item.passed and CHECKS[item.check].asks_catalog}
+    passed = {(item.table, item.check): item for item in look.outcomes if item.passed}
     names = [name for name in passed if name in reported.known and name not in reported.failed]
-    return [passed[last.table, last.check] for last in last_outcomes(context.instance, names) if not last.passed]
+    asked = [name for name in names if CHECKS[name[1]].asks_catalog]  # these took turns before
+    others = {" ".join(name): name for name in names if not CHECKS[name[1]].asks_catalog}
+    for group in groups_after(sorted(others), look.after.get(_ASKED_RESULT, ""), _RESULTS, _RESULTS):
+        look.after[_ASKED_RESULT] = group[-1]
+        asked += [others[name] for name in group]
+    return [passed[last.table, last.check] for last in last_outcomes(context.instance, asked) if not last.passed]
 
 
 def _catalog_of(check: str) -> str:
