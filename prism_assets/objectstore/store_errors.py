@@ -13,6 +13,7 @@ from prism_assets.domain.errors import (
     PrismError,
     StoreUnavailable,
     WorkerUnavailable,
+    says_no_credentials,
 )
 from prism_assets.unreachable import how_to_reach
 
@@ -91,9 +92,7 @@ def unclear(where: str, bucket: str, message: str) -> PrismError:
     found = _HOST.search(message)
     host = found[0] if found else ""
     if _METADATA in host or "redential" in words:
-        return StoreUnavailable(
-            f"{where}: there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
-        )
+        return StoreUnavailable(says_no_credentials(where))
     return StoreUnavailable(f"{where}: the object store{f' at {host}' if host else ''} {_what_happened(words, host)}")
 
 

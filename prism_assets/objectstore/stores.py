@@ -24,6 +24,7 @@ from prism_assets.domain.errors import (
     WrongUse,
 )
 from prism_assets.objectstore.config import ObjectInfo, StoreConfig
+from prism_assets.objectstore.credentials import profile_credentials
 from prism_assets.objectstore.parts import PART, Part, Parts
 from prism_assets.objectstore.store_errors import (
     PROBE,
@@ -319,6 +320,7 @@ class Stores:
             unsigned_payload=True,
             client_options={"allow_http": True, "connect_timeout": "5s", **timeouts},
             retry_config={"max_retries": 6, "retry_timeout": timedelta(seconds=config.retry_seconds)},
+            credential_provider=profile_credentials(),
         )
 
 

@@ -18,7 +18,14 @@ from botocore.exceptions import (
 
 from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.columns.types import DateType
-from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
+from prism_assets.domain.errors import (
+    AccessDenied,
+    CatalogUnavailable,
+    InvariantBroken,
+    PrismError,
+    TerminalError,
+    says_no_credentials,
+)
 from prism_assets.domain.files.keys import is_symlink_folder
 from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.domain.tables.definition import TableDefinition
@@ -505,9 +512,7 @@ def _translated() -> Iterator[None]:
     except ClientError as error:
         raise _meaning(_code(error), error.response.get("Error", {}).get("Message", "")) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
-        raise AccessDenied(
-            "Glue: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
-        ) from error
+        raise AccessDenied(says_no_credentials("Glue")) from error
     except ParamValidationError as error:
         raise TerminalError(f"Glue does not take this: {' '.join(str(error).split())}") from error
     except BotoCoreError as error:

@@ -21,7 +21,14 @@ from botocore.exceptions import (
 )
 
 from prism_assets.aws_clients import Patience, aws_client
-from prism_assets.domain.errors import AccessDenied, MissingQueue, PrismError, QueueUnavailable, TerminalError
+from prism_assets.domain.errors import (
+    AccessDenied,
+    MissingQueue,
+    PrismError,
+    QueueUnavailable,
+    TerminalError,
+    says_no_credentials,
+)
 from prism_assets.domain.text import counted
 from prism_assets.transactions import refuse_inside_transaction
 from prism_assets.unreachable import silence_of
@@ -137,9 +144,7 @@ class SqsQueue:
         except ClientError as error:
             raise self._named(error) from error
         except (NoCredentialsError, PartialCredentialsError) as error:
-            raise AccessDenied(
-                f"queue {self.name}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
-            ) from error
+            raise AccessDenied(says_no_credentials(f"queue {self.name}")) from error
         except ParamValidationError as error:
             raise TerminalError(f"queue {self.name} does not take this: {' '.join(str(error).split())}") from error
         except BotoCoreError as error:

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.columns.types import DateType
-from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse, says_no_credentials
 from prism_assets.domain.names import DAY_COLUMN, is_name
 from prism_assets.domain.records.change_log import SUFFIX
 from prism_assets.domain.records.joins import CHANGE_GROUP
@@ -145,9 +145,7 @@ class LakeReader:
                 raise AccessDenied(f"{glue} answered {code}: check the credentials and the role's policy") from error
             raise CatalogUnavailable(f"{glue} answered {code}: repeat later") from error
         except (NoCredentialsError, PartialCredentialsError) as error:
-            raise AccessDenied(
-                "Glue: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
-            ) from error
+            raise AccessDenied(says_no_credentials("Glue")) from error
         except BotoCoreError as error:
             raise CatalogUnavailable(silence_of("Glue", error, "PRISM_GLUE_ENDPOINT")) from error
 
