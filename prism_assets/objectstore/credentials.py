@@ -9,37 +9,49 @@ import os
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prism_assets.domain.errors import SettingsError
+from prism_assets.domain.errors import SettingsError, StoreUnavailable
+from prism_assets.kept import Kept
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
 
-_ASKED_AGAIN = timedelta(minutes=5)
-"""boto3 renews temporary credentials ten minutes before their end at the latest."""
-_PROFILES = {"AWS_CONFIG_FILE": "~/.aws/config", "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials"}
+_VALID_FOR = timedelta(minutes=10)
+"""boto3 renews temporary credentials ten minutes before their end at the latest. The Rust client asks after five."""
+_PROFILE = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_FILES = {"AWS_CONFIG_FILE": "~/.aws/config", "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials"}
+CREDENTIALS: Kept[tuple[str | None, ...], Any] = Kept()
+"""Those that boto3 found, by profile and files. One set for all buckets: each may log in, or take on a role."""
 
 
 def profile_credentials() -> Callable[[], S3Credential] | None:
     """Returns the credentials that boto3 finds, or None if the Rust client finds the same ones itself.
 
-    Raises SettingsError for a profile that does not exist or cannot be read.
+    Raises SettingsError for a profile that does not exist or cannot be read, and StoreUnavailable if a program or a
+    service that the profile names gives no credentials.
     """
-    files = (Path(os.environ.get(name, usual)).expanduser() for name, usual in _PROFILES.items())
-    if "AWS_ACCESS_KEY_ID" in os.environ or not any(file.is_file() for file in files):
+    files = [os.path.expanduser(os.environ.get(name, usual)) for name, usual in _FILES.items()]
+    has_profiles = any(os.environ.get(name) for name in _PROFILE) or any(map(os.path.isfile, files))
+    if os.environ.get("AWS_ACCESS_KEY_ID") or not has_profiles:
         return None
+    names = (*(os.environ.get(name) for name in _PROFILE), *files)
+    found = CREDENTIALS.get(names, make=_find, keeps=lambda found: found is not None)
+    return None if found is None else partial(_present, found)
+
+
+def _find() -> Any:
     try:
         import boto3  # a fifth of a second, and tasks may run without it
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ConfigParseError, PartialCredentialsError, ProfileNotFound
     except ImportError:
         return None
     try:
-        found = boto3.Session().get_credentials()
-    except (BotoCoreError, ValueError) as error:
+        return boto3.Session().get_credentials()
+    except (ConfigParseError, PartialCredentialsError, ProfileNotFound) as error:
         raise SettingsError(f"AWS has no credentials as the environment and its profiles say: {error}") from error
-    return None if found is None else partial(_present, found)
+    except (BotoCoreError, OSError, ValueError) as error:
+        raise StoreUnavailable(f"AWS gave no credentials: {error}") from error
 
 
 def _present(found: Any) -> S3Credential:
@@ -48,5 +60,5 @@ def _present(found: Any) -> S3Credential:
         "access_key_id": now.access_key,
         "secret_access_key": now.secret_key,
         "token": now.token,
-        "expires_at": datetime.now(timezone.utc) + _ASKED_AGAIN,
+        "expires_at": datetime.now(timezone.utc) + _VALID_FOR,
     }

@@ -37,6 +37,9 @@ _NAMES = re.compile(r"https?://[^\s\"]+|'[^']*'|<(Resource|Key|BucketName)>[^<]*
 """Addresses and keys, because a key may contain any word."""
 _ANSWER = re.compile(r'^ +status: (\d+),(?:\n +body: Some\(\n +".*?<Code>(\w+)</Code>)?', re.MULTILINE)
 """The Rust client's rendering of an answer. It spans lines, and a path has no line break, so no key can imitate it."""
+_PROVIDER = "External AWS credential provider: "
+"""The Rust client's words before the error of a function that gives credentials."""
+_DEBUG = "\n\nDebug source"
 _STATUS = re.compile(r"status(?: code:)? (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|^(\w+): |AWS Error (\[code \d+\]|[A-Z_]+)")
 _SILENT = ("error sending request", "connect", "CONNECTION", "Connect", "resolve")
@@ -75,12 +78,20 @@ def denied(where: str, said: str = "") -> AccessDenied | ObjectArchived:
     return AccessDenied(f"{where}: access denied; check the credentials and the policy of their owner")
 
 
+def unauthenticated(where: str, error: Exception) -> PrismError:
+    """Returns the error for a caller without valid credentials: an outage, if AWS gave none to a profile."""
+    _, is_ours, cause = str(error).partition(_PROVIDER)
+    if is_ours:
+        return StoreUnavailable(f"{where}: AWS gave no credentials: {cause.partition(_DEBUG)[0]}")
+    return denied(where, answer_of(error)[1])
+
+
 def unclear(where: str, bucket: str, message: str) -> PrismError:
     """Translates any other message of a store by its S3 error codes. Unknown messages become transient errors.
 
     The clients describe their own retries in their own words. Only the host asked and its answer are kept.
     """
-    words = _NAMES.sub("", _TRIES.sub("", message.partition("\n\nDebug source")[0]))
+    words = _NAMES.sub("", _TRIES.sub("", message.partition(_DEBUG)[0]))
     if "NoSuchBucket" in words or "NO_SUCH_BUCKET" in words:
         return missing_bucket(bucket)
     if "InvalidRange" in words or "range was invalid" in words:  # the object is shorter than before

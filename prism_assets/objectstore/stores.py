@@ -34,6 +34,7 @@ from prism_assets.objectstore.store_errors import (
     missing_bucket,
     missing_object,
     place,
+    unauthenticated,
     unclear,
 )
 from prism_assets.transactions import refuse_inside_transaction
@@ -347,8 +348,10 @@ def _translated(bucket: str, key: str) -> Iterator[None]:
     except FileNotFoundError as error:
         _, code = answer_of(error)
         raise (missing_bucket(bucket) if code == "NoSuchBucket" else missing_object(where)) from error
-    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+    except exceptions.PermissionDeniedError as error:
         raise denied(where, answer_of(error)[1]) from error
+    except exceptions.UnauthenticatedError as error:
+        raise unauthenticated(where, error) from error
     except exceptions.PreconditionError as error:
         raise changed_object(where) from error
     except (exceptions.BaseError, OSError) as error:

@@ -13,6 +13,7 @@ from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.stages.drop.run import continue_drops, run_drop
 from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.findings.history import HISTORY
 from prism_assets.stages.findings.objects import UNREAD
 from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.gc import archive as archiving
@@ -139,7 +140,7 @@ def test_rows_of_days_merged_long_ago_leave_postgresql_and_readers_keep_the_rows
         assert world.discover(BOTH_SWITCHED).new == 0, "keys that come again are not read again"
     world.stream(BOTH_SWITCHED)
     (told,) = unread(world)
-    assert (told.count, told.acts, "are not read in their later version" in told.says) == (2, Acts.PERSON, True)
+    assert (told.count, told.acts, "come again and are not read" in told.says) == (2, Acts.PERSON, True)
     again, other = bodies
     give_up_object(world.context, again)
     assert [item.count for item in unread(world)] == [1]
@@ -175,6 +176,10 @@ def test_a_history_does_not_promise_the_keys_of_the_archive(world: World) -> Non
     since = f'url: "s3://staging/events/", since: "{LATER}"'
     world.apply(a_table(merge="{interval: 0}", accept="{from: object}", stream=since))
     world.context.stores.put("staging", key, body)
+    world.discover(f"{LATER}T12:00")
+    assert [item.kind for item in read_findings(world.context, None, [UNREAD, HISTORY], now=utc(f"{LATER}T12:00"))] == [
+        "unread_objects"
+    ], "it came before `since`, and was read"
     day = date.fromisoformat(FIRST)
     plan = preview_history(world.context, "log.events", day, None, utc(f"{LATER}T12:00"))
     assert (plan.objects, plan.known) == (1, 1)

@@ -232,7 +232,8 @@ FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_obj
 WHERE o.prism_staging_object_id = ANY(:ids) AND p.expire_time IS NULL
 GROUP BY o.prism_staging_object_id
 ORDER BY 1, 2
-ON CONFLICT DO NOTHING
+ON CONFLICT (key_digest, prism_table_id) DO UPDATE
+SET last_date = greatest(prism_archived_keys.last_date, EXCLUDED.last_date)
 """
 _OF_OBJECTS = (
     "prism_abandoned_uploads",
@@ -254,11 +255,11 @@ def forget_keys(connection: Connection, table_id: int, expired_before: datetime)
 
 
 _FORGET_KEYS = """
-DELETE FROM prism_archived_keys WHERE prism_table_id = :table AND key_digest IN (
-    SELECT key_digest FROM prism_archived_keys WHERE prism_table_id = :table AND last_date < coalesce((
+DELETE FROM prism_archived_keys WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM prism_archived_keys WHERE prism_table_id = :table AND last_date < coalesce((
         SELECT min(partition_date) FROM prism_partitions
         WHERE prism_table_id = :table AND (expire_time IS NULL OR expire_time >= :before)), 'infinity')
-    ORDER BY last_date LIMIT :most)
+    ORDER BY last_date LIMIT :most FOR UPDATE))
 """
 
 

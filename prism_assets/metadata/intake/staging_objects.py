@@ -41,7 +41,7 @@ class FoundObject:
 def known_among(
     connection: Connection, stream_id: int, found: Sequence[FoundObject]
 ) -> tuple[list[FoundObject], list[FoundObject]]:
-    """Divides objects into those known to a stream, and all others. Reads without locks."""
+    """Divides objects into those known to a stream, or in the archive, and all others. Reads without locks."""
     values = {
         "stream": stream_id,
         "buckets": [item.bucket for item in found],
@@ -74,11 +74,11 @@ EXISTS (SELECT 1 FROM prism_archived_keys a WHERE a.key_digest = prism_key_diges
 """Whether the metadata of the object `f` is in the archive. Knows keys for `stream` as _IS_KNOWN knows rows."""
 _KNOWN_AMONG = f"""
 SELECT f.place
-FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[])) WITH ORDINALITY AS f (bucket, key, place)
-CROSS JOIN LATERAL (
+FROM prism_streams stream
+CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[])) WITH ORDINALITY AS f (bucket, key, place)
+WHERE stream.prism_stream_id = :stream AND (EXISTS (
     SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
-    OFFSET 0
-) o
+    OFFSET 0) OR {IS_ARCHIVED})
 """
 # A superset of the conditions of _NOTE_FOUND, _INSERT, _REFRESH, _RESTART and _NOTE_OVERWRITTEN below. The lateral join
 # looks up each key by index; with a plain join the planner may read all objects.
@@ -138,10 +138,10 @@ def update_known(
 ) -> None:
     """Does for known objects what `register` does, and registers none to be read. Locks changed rows by their keys."""
     values = _values(stream_id, found)
+    note_archived(connection, stream_id, found, now)  # shares the lock of the stream's row, so it comes first
     connection.execute(text(_REFRESH), values)
     connection.execute(text(_RESTART), {**values, "listed": listed})
     connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
-    note_archived(connection, stream_id, found, now)
 
 
 def _values(stream_id: int, found: Sequence[FoundObject]) -> dict[str, object]:
@@ -235,22 +235,28 @@ WHERE o.prism_staging_object_id = n.id
 
 
 def note_archived(connection: Connection, stream_id: int, found: Sequence[FoundObject], now: datetime) -> None:
-    """Notes objects whose key is in the archive as overwritten, so that status and checks tell them. Reads none.
+    """Notes objects that come again under a key of the archive, so that status and checks tell them. Reads none.
 
-    No version of them is read: its rows might be those that were read before. Locks no existing row.
+    No version of them is read: its rows might be those that were read before. The rows are those of objects that are
+    done, overwritten, and were never begun. Shares the lock of the stream's row.
     """
     connection.execute(text(_NOTE_ARCHIVED), {**_values(stream_id, found), "now": now})
 
 
+# Figures of conversions go by the finish time, and nothing was converted. An event without an ETag says too little.
 _NOTE_ARCHIVED = f"""
+WITH stream AS (
+    SELECT prism_stream_id, prism_table_id FROM prism_streams
+    WHERE prism_stream_id = :stream AND NOT removed AND intake = 'convert' FOR SHARE
+)
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
     send_time, first_receive_time, state, finish_time, lines_in, rows_out, rows_quarantined, overwritten_time,
     overwritten_etag, overwritten_send_time)
-SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now, 'done', :now,
-    0, 0, 0, :now, f.etag, f.sent
-FROM prism_streams stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
+SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now, 'done',
+    to_timestamp(0), 0, 0, 0, :now, f.etag, f.sent
+FROM stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
     CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
-WHERE stream.prism_stream_id = :stream AND {IS_ARCHIVED}
+WHERE f.etag IS NOT NULL AND {IS_ARCHIVED}
     AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
         WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN})
 ORDER BY f.key

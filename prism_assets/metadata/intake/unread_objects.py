@@ -19,13 +19,15 @@ class Unread(str, Enum):
     """Given up for now, and retried automatically."""
     OVERWRITTEN = "overwritten"
     """Overwritten after its conversion. A person has to act."""
+    READ_BEFORE = "read_before"
+    """Came again after its metadata had left for the archive. A person has to act."""
     LONG_OUTAGE = "long_outage"
     """Waiting: its store has long refused every request. Retried automatically."""
 
     @property
     def needs_a_person(self) -> bool:
         """Whether nothing changes until somebody acts."""
-        return self in (Unread.GIVEN_UP, Unread.OVERWRITTEN)
+        return self in (Unread.GIVEN_UP, Unread.OVERWRITTEN, Unread.READ_BEFORE)
 
     @property
     def remedy(self) -> str:
@@ -40,6 +42,10 @@ _REMEDIES = {
     ),
     Unread.OVERWRITTEN: (
         "not read in their later version: upload it under other keys, then `prism stream --give-up KEY`"
+    ),
+    Unread.READ_BEFORE: (
+        "not read again, as their rows are in the table: delete them, then `prism stream --give-up KEY`; upload new "
+        "content under other keys"
     ),
     Unread.LONG_OUTAGE: "of those pending were refused again and again; they are tried again by themselves",
 }
@@ -86,7 +92,9 @@ SELECT u.prism_table_id, u.why, u.objects, u.retry_time, e.examples FROM (
             CASE WHEN retry_time IS NULL THEN 'given_up' ELSE 'retried_later' END AS why
         FROM prism_staging_objects WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables)
         UNION ALL
-        SELECT prism_table_id, prism_staging_object_id, NULL, 'overwritten' FROM prism_staging_objects
+        SELECT prism_table_id, prism_staging_object_id, NULL,
+            CASE WHEN first_batch_id IS NULL THEN 'read_before' ELSE 'overwritten' END
+        FROM prism_staging_objects
         WHERE overwritten_time IS NOT NULL AND NOT dismissed AND state = 'done' AND prism_table_id = ANY(:tables)
         UNION ALL
         SELECT prism_table_id, prism_staging_object_id, retry_time, 'long_outage'
@@ -94,7 +102,8 @@ SELECT u.prism_table_id, u.why, u.objects, u.retry_time, e.examples FROM (
     ) o GROUP BY prism_table_id, why
 ) u CROSS JOIN LATERAL (
     SELECT array_agg(format('s3://%s/%s: %s', bucket_name, object_key,
-        CASE WHEN u.why = 'overwritten' THEN 'it was written again after it had been converted'
+        CASE u.why WHEN 'overwritten' THEN 'it was written again after it had been converted'
+            WHEN 'read_before' THEN 'it was read before, and its metadata is in the archive'
             ELSE last_error END) ORDER BY prism_staging_object_id DESC) AS examples
     FROM prism_staging_objects WHERE prism_staging_object_id = ANY(u.latest)
 ) e ORDER BY u.prism_table_id, u.why

@@ -354,9 +354,9 @@ FROM (SELECT prism_stream_id, min(prism_table_id) AS prism_table_id FROM prism_s
     GROUP BY prism_stream_id) o
 WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
 """,
-    # Keys of streams that now feed another table stay known there.
+    # Keys of streams that now feed another table stay known there, whatever its days are.
     """
-UPDATE prism_archived_keys a SET prism_table_id = s.prism_table_id FROM prism_streams s
+UPDATE prism_archived_keys a SET prism_table_id = s.prism_table_id, last_date = 'infinity' FROM prism_streams s
 WHERE a.prism_table_id = :table AND s.prism_stream_id = a.prism_stream_id AND s.prism_table_id <> :table
     AND NOT EXISTS (SELECT 1 FROM prism_archived_keys k
         WHERE k.key_digest = a.key_digest AND k.prism_table_id = s.prism_table_id)

@@ -49,6 +49,14 @@ def _unread(table: str, unread: UnreadObjects) -> Finding:
                 "staging objects are not read in their later version",
             )
             remedy = "Upload the new version under other keys, then `prism stream --give-up KEY`"
+        case Unread.READ_BEFORE:
+            says = counted(
+                objects, "staging object comes again and is not read", "staging objects come again and are not read"
+            )
+            remedy = (
+                "The table has the rows that were read before. Delete the objects, then `prism stream --give-up KEY`; "
+                "upload new content under other keys"
+            )
         case Unread.RETRIED_LATER:
             says = (
                 counted(
