@@ -8,6 +8,11 @@ from prism_assets_tests.command.prism import Prism
 NOON = "2026-03-01T12:00"
 
 
+def told(out: str) -> list[str]:
+    """The lines of doctor, without the one about a kernel that is left out here."""
+    return [line for line in out.splitlines() if not line.startswith("lines are read without the compiled kernel")]
+
+
 def a_day(prism: Prism) -> str:
     """Returns an open day of one object, and the key of the small object."""
     prism.world.apply(a_table())
@@ -19,11 +24,10 @@ def a_day(prism: Prism) -> str:
 
 def test_a_sound_lake_is_told_in_one_line_with_status_0(prism: Prism) -> None:
     a_day(prism)
-    assert prism.ok("doctor").out.startswith(
-        "nothing is wrong: 1 table, 1 partition in the catalog, 1 object looked at in "
-    )
-    told = prism.ok("doctor", "--deep", "--json").json
-    assert (told["clean"], told["findings"], told["unseen"], told["deep"]) == (True, [], [], True)
+    (line,) = told(prism.ok("doctor").out)
+    assert line.startswith("nothing is wrong: 1 table, 1 partition in the catalog, 1 object looked at in ")
+    deep = prism.ok("doctor", "--deep", "--json").json
+    assert (deep["clean"], deep["findings"], deep["unseen"], deep["deep"]) == (True, [], [], True)
     assert prism.ok("doctor", "--executors", "--json").json["executors_without_kernel"] == {}
 
 
@@ -32,7 +36,7 @@ def test_a_finding_is_told_with_invariant_table_day_facts_and_what_to_do_and_sta
     prism.world.context.stores.delete("lake", [key])
     done = prism("doctor")
     assert (done.status, done.err) == (1, "")
-    first, last = done.out.splitlines()
+    first, last = told(done.out)
     assert first == (
         f"I4 log.events 2026-03-01: the small object {key} is missing. "
         "Run `prism repair --table log.events --date 2026-03-01`"

@@ -105,7 +105,7 @@ def test_an_object_that_was_written_again_after_its_conversion_is_left_for_a_per
     table.world.drop(some_rows(2, utc(NOON)), name="same")
     fails(
         table("run", "--until-idle", "--now", NOON),
-        "1 staging object is not read in their later",
+        "1 staging object is not read in its later",
         f"s3://staging/{key}: ",
     )
 
