@@ -25,3 +25,13 @@ def silence_of(service: str, error: Exception, setting: str) -> str:
     cause = str(details.get("error") or error).strip().splitlines()
     reason = cause[0].rpartition(": ")[2] if "onnection" in cause[0] else cause[0]
     return f"{where} does not answer ({reason}): {how_to_reach(address, setting)}"
+
+
+def without_credentials(where: str) -> str:
+    """Returns the sentence for a service of AWS that is asked without credentials, with the remedy."""
+    return f"{where}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
+
+
+def no_credentials_because(cause: object) -> str:
+    """Returns the sentence for a profile to which AWS, or a program, gives no credentials now."""
+    return f"AWS gave no credentials: {cause}"

@@ -6,6 +6,7 @@ import sys
 import uuid
 from pathlib import Path
 
+from prism_assets.engine.allocator import ONE_HEAP
 from prism_local import jars, layout
 from prism_local.faults import StackError
 from prism_local.ports import LOOPBACK
@@ -73,8 +74,7 @@ class Spark(Service):
                 "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
                 "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.context.secrets.spark_token,
                 "PYSPARK_PYTHON": sys.executable,
-                # Python workers keep freed memory (engine/allocator.py); one heap for all threads limits it.
-                "MALLOC_ARENA_MAX": "1",
+                **ONE_HEAP,  # of Python workers
             }
         )
 

@@ -102,11 +102,6 @@ class AccessDenied(TerminalError):
     """The credentials were refused. Check the access key and the policy of the role."""
 
 
-def says_no_credentials(where: str) -> str:
-    """Returns the sentence about a service of AWS that was asked without credentials."""
-    return f"{where}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
-
-
 class ObjectArchived(TerminalError):
     """An object is archived and must be restored before it can be read."""
 

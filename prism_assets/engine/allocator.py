@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 
-import pyarrow as pa
-
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 _KEPT_BYTES = 1 << 30
 ONE_HEAP: Mapping[str, str] = {"MALLOC_ARENA_MAX": "1"}
@@ -18,6 +16,8 @@ ONE_HEAP: Mapping[str, str] = {"MALLOC_ARENA_MAX": "1"}
 Heaps of threads hold at most 64 MiB. Larger pieces come from the system then, and go back to it: this took a quarter of
 a merge.
 """
+ONE_HEAP_OF_EXECUTORS = {f"spark.executorEnv.{name}": value for name, value in ONE_HEAP.items()}
+"""The same as settings of Spark."""
 
 
 @cache
@@ -31,6 +31,8 @@ def keep_memory() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
+    import pyarrow as pa  # those who start processes need ONE_HEAP alone
+
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, 1)

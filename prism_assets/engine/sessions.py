@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from prism_assets.domain.errors import EngineUnavailable
-from prism_assets.engine.allocator import ONE_HEAP
+from prism_assets.engine.allocator import ONE_HEAP_OF_EXECUTORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SCHEME = "sc://"
 _OF_CLASSIC_MASTERS = {
     "spark.python.daemon.module": "prism_assets.engine.daemon",
-    **{f"spark.executorEnv.{name}": value for name, value in ONE_HEAP.items()},
+    **ONE_HEAP_OF_EXECUTORS,
 }
 _CONNECT_PORT = 15_002
 _RETRIES = 6

@@ -105,7 +105,7 @@ CREATE TABLE prism_streams (
     -- The first and the last day whose old objects `prism history` has registered, until it is cancelled.
     history_from date,
     history_until date,
-    history_begun date, -- the last day of a part whose registration has begun and not ended
+    history_registers_until date, -- the last day of the part that is being registered; null: none
     -- Of a prefix with several tables, `route_key` gives matching objects to this one. A stream without it reads the
     -- objects that none of `taken_keys`, the keys of the others, matches.
     route_key text,
@@ -276,7 +276,8 @@ CREATE TABLE prism_staging_objects (
     value_errors jsonb, -- values that did not fit their column and became null, by column
     rebuilds integer NOT NULL DEFAULT 0, -- how often rows of it were rebuilt
 
-    -- Another version appeared under the key after the conversion. It is reported, and not read.
+    -- Another version appeared under the key after the conversion. Or the object came again after its metadata left for
+    -- the archive: then first_batch_id is null, and finish_time is 1970. It is reported, and not read.
     overwritten_time timestamptz,
     overwritten_etag text,
     overwritten_send_time timestamptz,
@@ -333,7 +334,7 @@ CREATE TABLE prism_archived_keys (
     key_digest uuid NOT NULL, -- prism_key_digest of bucket and key
     prism_table_id bigint NOT NULL,
     prism_stream_id bigint NOT NULL,
-    last_date date NOT NULL, -- the last kept day with rows of the object; the digest leaves long after the day expired
+    last_date date NOT NULL, -- the last kept day with rows of the object; infinity after a move to another table
     PRIMARY KEY (key_digest, prism_table_id)
 );
 CREATE INDEX prism_archived_keys_of_day ON prism_archived_keys (prism_table_id, last_date);

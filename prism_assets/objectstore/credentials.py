@@ -1,6 +1,7 @@
 """Credentials of AWS profiles for the Rust client, which knows only environment, web identity and roles of hosts.
 
-boto3 finds the credentials of all other services, so all clients of a process act as the same identity.
+boto3 finds the credentials of all other services. The same search finds those of S3, so all clients act as one
+identity.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from prism_assets.domain.errors import SettingsError, StoreUnavailable
 from prism_assets.kept import Kept
+from prism_assets.unreachable import no_credentials_because
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -22,7 +24,7 @@ _VALID_FOR = timedelta(minutes=10)
 _PROFILE = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
 _FILES = {"AWS_CONFIG_FILE": "~/.aws/config", "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials"}
 CREDENTIALS: Kept[tuple[str | None, ...], Any] = Kept()
-"""Those that boto3 found, by profile and files. One set for all buckets: each may log in, or take on a role."""
+"""Credentials that boto3 found, by profile and files. All buckets share them: a search may log in, or assume a role."""
 
 
 def profile_credentials() -> Callable[[], S3Credential] | None:
@@ -37,7 +39,7 @@ def profile_credentials() -> Callable[[], S3Credential] | None:
         return None
     names = (*(os.environ.get(name) for name in _PROFILE), *files)
     found = CREDENTIALS.get(names, make=_find, keeps=lambda found: found is not None)
-    return None if found is None else partial(_present, found)
+    return None if found is None else partial(_to_s3_credential, found)
 
 
 def _find() -> Any:
@@ -49,12 +51,14 @@ def _find() -> Any:
     try:
         return boto3.Session().get_credentials()
     except (ConfigParseError, PartialCredentialsError, ProfileNotFound) as error:
-        raise SettingsError(f"AWS has no credentials as the environment and its profiles say: {error}") from error
+        raise SettingsError(
+            f"the profile of AWS cannot be used: {error}; correct AWS_PROFILE, or the files of profiles"
+        ) from error
     except (BotoCoreError, OSError, ValueError) as error:
-        raise StoreUnavailable(f"AWS gave no credentials: {error}") from error
+        raise StoreUnavailable(no_credentials_because(error)) from error
 
 
-def _present(found: Any) -> S3Credential:
+def _to_s3_credential(found: Any) -> S3Credential:
     now = found.get_frozen_credentials()
     return {
         "access_key_id": now.access_key,

@@ -13,9 +13,8 @@ from prism_assets.domain.errors import (
     PrismError,
     StoreUnavailable,
     WorkerUnavailable,
-    says_no_credentials,
 )
-from prism_assets.unreachable import how_to_reach
+from prism_assets.unreachable import how_to_reach, no_credentials_because, without_credentials
 
 _DENIED = (
     "AccessDenied",
@@ -82,7 +81,7 @@ def unauthenticated(where: str, error: Exception) -> PrismError:
     """Returns the error for a caller without valid credentials: an outage, if AWS gave none to a profile."""
     _, is_ours, cause = str(error).partition(_PROVIDER)
     if is_ours:
-        return StoreUnavailable(f"{where}: AWS gave no credentials: {cause.partition(_DEBUG)[0]}")
+        return StoreUnavailable(f"{where}: {no_credentials_because(cause.partition(_DEBUG)[0])}")
     return denied(where, answer_of(error)[1])
 
 
@@ -103,7 +102,7 @@ def unclear(where: str, bucket: str, message: str) -> PrismError:
     found = _HOST.search(message)
     host = found[0] if found else ""
     if _METADATA in host or "redential" in words:
-        return StoreUnavailable(says_no_credentials(where))
+        return StoreUnavailable(without_credentials(where))
     return StoreUnavailable(f"{where}: the object store{f' at {host}' if host else ''} {_what_happened(words, host)}")
 
 

@@ -24,7 +24,6 @@ from prism_assets.domain.errors import (
     InvariantBroken,
     PrismError,
     TerminalError,
-    says_no_credentials,
 )
 from prism_assets.domain.files.keys import is_symlink_folder
 from prism_assets.domain.names import DAY_COLUMN
@@ -32,7 +31,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.transactions import refuse_inside_transaction
-from prism_assets.unreachable import silence_of
+from prism_assets.unreachable import silence_of, without_credentials
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -512,7 +511,7 @@ def _translated() -> Iterator[None]:
     except ClientError as error:
         raise _meaning(_code(error), error.response.get("Error", {}).get("Message", "")) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
-        raise AccessDenied(says_no_credentials("Glue")) from error
+        raise AccessDenied(without_credentials("Glue")) from error
     except ParamValidationError as error:
         raise TerminalError(f"Glue does not take this: {' '.join(str(error).split())}") from error
     except BotoCoreError as error:

@@ -27,11 +27,10 @@ from prism_assets.domain.errors import (
     PrismError,
     QueueUnavailable,
     TerminalError,
-    says_no_credentials,
 )
 from prism_assets.domain.text import counted
 from prism_assets.transactions import refuse_inside_transaction
-from prism_assets.unreachable import silence_of
+from prism_assets.unreachable import silence_of, without_credentials
 
 BATCH = 10
 """The maximum number of messages in a call of SQS."""
@@ -144,7 +143,7 @@ class SqsQueue:
         except ClientError as error:
             raise self._named(error) from error
         except (NoCredentialsError, PartialCredentialsError) as error:
-            raise AccessDenied(says_no_credentials(f"queue {self.name}")) from error
+            raise AccessDenied(without_credentials(f"queue {self.name}")) from error
         except ParamValidationError as error:
             raise TerminalError(f"queue {self.name} does not take this: {' '.join(str(error).split())}") from error
         except BotoCoreError as error:

@@ -16,14 +16,14 @@ from pyarrow import fs
 
 from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.columns.types import DateType
-from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse, says_no_credentials
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
 from prism_assets.domain.names import DAY_COLUMN, is_name
 from prism_assets.domain.records.change_log import SUFFIX
 from prism_assets.domain.records.joins import CHANGE_GROUP
 from prism_assets.objectstore.manifests import read_manifest
 from prism_assets.objectstore.store_errors import unclear
 from prism_assets.settings import SYMLINK_SUFFIX, ReaderSettings
-from prism_assets.unreachable import silence_of
+from prism_assets.unreachable import silence_of, without_credentials
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -145,7 +145,7 @@ class LakeReader:
                 raise AccessDenied(f"{glue} answered {code}: check the credentials and the role's policy") from error
             raise CatalogUnavailable(f"{glue} answered {code}: repeat later") from error
         except (NoCredentialsError, PartialCredentialsError) as error:
-            raise AccessDenied(says_no_credentials("Glue")) from error
+            raise AccessDenied(without_credentials("Glue")) from error
         except BotoCoreError as error:
             raise CatalogUnavailable(silence_of("Glue", error, "PRISM_GLUE_ENDPOINT")) from error
 

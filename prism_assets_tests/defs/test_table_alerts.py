@@ -113,7 +113,7 @@ def test_a_cursor_without_alerts_is_of_an_earlier_version(
     assert receiver.bodies == []
 
 
-def test_a_full_cursor_never_says_that_something_ended_which_did_not(
+def test_a_full_cursor_counts_further_problems_once_and_ends_none(
     settled: World, instance: DagsterInstance, location: Location, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The finding comes first by name, and must not push the older failed check out."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from prism_assets.engine.allocator import ONE_HEAP
+from prism_assets.engine.allocator import ONE_HEAP_OF_EXECUTORS
 from prism_assets_tests.engine.waiting import LIMIT_SECONDS, until
 from prism_local import ports, processes
 from prism_local.processes import Launch
@@ -74,7 +74,7 @@ class SparkCluster:
         settings = {
             "spark.connect.grpc.binding.address": ports.LOOPBACK,
             "spark.connect.grpc.binding.port": str(port),
-            **{f"spark.executorEnv.{name}": value for name, value in ONE_HEAP.items()},  # as docs/deploy.md advises
+            **ONE_HEAP_OF_EXECUTORS,  # as docs/deploy.md advises
         }
         options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
         main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]

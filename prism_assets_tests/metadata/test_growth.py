@@ -39,7 +39,8 @@ def test_an_archived_object_takes_the_tenth_that_the_pages_name(world: World) ->
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(
             "INSERT INTO prism_archived_keys (key_digest, prism_table_id, prism_stream_id, last_date) "
-            f"SELECT prism_key_digest('staging', CAST(n AS text)), 1, 1, '{DAY}' FROM generate_series(1, {KEYS}) n"
+            f"SELECT prism_key_digest('staging', CAST(n AS text)), 1, 1, date '{DAY}' + n %% 365 "
+            f"FROM generate_series(1, {KEYS}) n"
         )
         size = connection.exec_driver_sql("SELECT pg_total_relation_size('prism_archived_keys')").scalar_one()
     assert 0.6 < size / KEYS / ARCHIVED_BYTES < 1.5

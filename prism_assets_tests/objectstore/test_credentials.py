@@ -20,8 +20,15 @@ from prism_assets_tests.faulty_servers import serving
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home of a user without anything of AWS, on a host without a role."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in (
+        "ACCESS_KEY_ID",
+        "SECRET_ACCESS_KEY",
+        "PROFILE",
+        "DEFAULT_PROFILE",
+        "CONFIG_FILE",
+        "SHARED_CREDENTIALS_FILE",
+    ):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     (tmp_path / ".aws").mkdir()

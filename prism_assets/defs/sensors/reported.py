@@ -27,7 +27,7 @@ class Reported:
     known: frozenset[Name] = frozenset()
     failed: Mapping[Name, datetime] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
-    """The name after which each turn goes on: by check, the table whose catalog was asked last."""
+    """The name at which each turn ended: by check of a catalog, the table; for last results, table and check."""
     first: str = ""
     """The check the next tick begins with."""
     alerted: Mapping[str, datetime] = field(default_factory=dict)

@@ -34,8 +34,8 @@ _CATALOG_GROUP = 5
 _REPORTS = 100
 _RESULTS = 100
 """Passing checks whose last result Dagster is asked for. They take turns, because a big lake has thousands."""
-_ASKED_RESULT = "last results"
-"""The key of this turn beside those of the checks of catalogs."""
+_LAST_RESULTS = "last results"
+"""The key of their turn in `after`, beside the names of checks."""
 _ENOUGH_SECONDS = 0.8
 """After these no further check is begun: in a big lake they take turns, as ticks of all sensors share a process."""
 _STAGES: Mapping[str, Stage] = {check: stage for stage in Stage for check in kinds_of(stage)}
@@ -80,7 +80,7 @@ class _CheckRound:
     now: datetime
     deadline: Deadline
     after: dict[str, str]
-    """The name at which each turn ended: by check, the table whose catalog was asked last."""
+    """As in `Reported`."""
     first: str = ""
     """The first check of the next tick."""
     outcomes: list[CheckOutcome] = field(default_factory=list)
@@ -143,14 +143,15 @@ def _recovered_since_run(context: SensorEvaluationContext, reported: Reported, l
     """Returns checks that pass now, although Dagster's last result is a failure.
 
     A run reported that failure, so this sensor does not know it. `table_health` would show it until a pass is reported.
+    Moves the turn of last results on.
     """
     passed = {(item.table, item.check): item for item in look.outcomes if item.passed}
     names = [name for name in passed if name in reported.known and name not in reported.failed]
-    asked = [name for name in names if CHECKS[name[1]].asks_catalog]  # these took turns before
+    asked = [name for name in names if CHECKS[name[1]].asks_catalog]  # their catalogs took turns
     others = {" ".join(name): name for name in names if not CHECKS[name[1]].asks_catalog}
-    for group in groups_after(sorted(others), look.after.get(_ASKED_RESULT, ""), _RESULTS, _RESULTS):
-        look.after[_ASKED_RESULT] = group[-1]
-        asked += [others[name] for name in group]
+    for turn in groups_after(sorted(others), look.after.get(_LAST_RESULTS, ""), _RESULTS, _RESULTS):
+        look.after[_LAST_RESULTS] = turn[-1]
+        asked += [others[name] for name in turn]
     return [passed[last.table, last.check] for last in last_outcomes(context.instance, asked) if not last.passed]
 
 

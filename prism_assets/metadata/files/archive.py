@@ -117,10 +117,15 @@ SELECT prism_small_object_id, prism_staging_object_id FROM prism_small_objects
 WHERE prism_partition_id = :partition AND prism_small_object_id > :above
 ORDER BY prism_small_object_id LIMIT :most
 """
+_HAS_LINES = """
+EXISTS (SELECT 1 FROM prism_quarantine q
+    WHERE q.prism_staging_object_id = {o}.prism_staging_object_id AND q.object_key IS NOT NULL)
+"""
+"""Whether S3 still has quarantined lines of the staging object `{o}`."""
 # Small objects of a kept day that stay: those above the ranges; all of them while the day is rewritten or an erasure of
-# the table is not proved; and those of a staging object that another table of its prefix has not finished, because a
-# claim reads the rows of all these tables.
-_IS_NEEDED = """
+# the table is not proved; and those of a staging object that another table of its prefix has not finished, or of which
+# it has quarantined lines, because a claim and a replay read the rows of all these tables.
+_IS_NEEDED = f"""
 (s.prism_small_object_id > p.desired_manifest_version
     OR EXISTS (SELECT 1 FROM prism_rewrites w
         WHERE w.prism_partition_id = p.prism_partition_id AND w.state = 'running')
@@ -129,8 +134,7 @@ _IS_NEEDED = """
     OR EXISTS (SELECT 1 FROM prism_staging_objects k
         WHERE k.bucket_name = o.bucket_name AND k.object_key = o.object_key
             AND k.prism_staging_object_id <> o.prism_staging_object_id
-            AND (k.state <> 'done' OR EXISTS (SELECT 1 FROM prism_quarantine q
-                WHERE q.prism_staging_object_id = k.prism_staging_object_id AND q.object_key IS NOT NULL))))
+            AND (k.state <> 'done' OR {_HAS_LINES.format(o="k")})))
 """
 # These objects stay: those with lines in quarantine, those whose later version nobody has dismissed, and those that an
 # erasure, a rebuild, a fold or a removal still has to read.
@@ -141,8 +145,7 @@ WHERE prism_staging_object_id = ANY(:ids) AND state = 'done' AND (overwritten_ti
         WHERE s.prism_staging_object_id = o.prism_staging_object_id
             AND (s.prism_partition_id <> ALL(:days) OR p.expire_time IS NULL AND {_IS_NEEDED} OR EXISTS (
                 SELECT 1 FROM prism_set_aside_changes c WHERE c.prism_small_object_id = s.prism_small_object_id)))
-    AND NOT EXISTS (SELECT 1 FROM prism_quarantine q
-        WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.object_key IS NOT NULL)
+    AND NOT {_HAS_LINES.format(o="o")}
     AND NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
         WHERE a.prism_staging_object_id = o.prism_staging_object_id AND NOT a.removed)
     AND NOT EXISTS (SELECT 1 FROM prism_erasure_sources e JOIN prism_erasures USING (prism_erasure_id)

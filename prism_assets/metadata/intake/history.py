@@ -119,12 +119,12 @@ def finish(connection: Connection, stream_id: int, days: DateRange) -> None:
 _BEGIN = """
 UPDATE prism_streams SET history_from = least(history_from, CAST(:first AS date)),
     history_until = coalesce(history_until, CAST(:last AS date)),
-    history_begun = greatest(history_begun, CAST(:last AS date))
+    history_registers_until = greatest(history_registers_until, CAST(:last AS date))
 WHERE prism_stream_id = :stream
 """
 _FINISH = """
 UPDATE prism_streams SET history_until = greatest(history_until, CAST(:last AS date)),
-    history_begun = CASE WHEN history_begun > CAST(:last AS date) THEN history_begun END
+    history_registers_until = CASE WHEN history_registers_until > CAST(:last AS date) THEN history_registers_until END
 WHERE prism_stream_id = :stream AND history_from IS NOT NULL
 """
 
@@ -243,7 +243,7 @@ def cancel(connection: Connection, table_id: int) -> Cancelled:
 
 
 _END = """
-UPDATE prism_streams SET history_from = NULL, history_until = NULL, history_begun = NULL WHERE prism_table_id = :table
+UPDATE prism_streams SET history_from = NULL, history_until = NULL, history_registers_until = NULL WHERE prism_table_id = :table
 """
 _GIVE_BACK = """
 UPDATE prism_staging_objects o SET state = 'pending', history_date = NULL
@@ -265,7 +265,10 @@ WHERE prism_table_id = :table AND state = 'history' AND history_date IS NOT NULL
 
 
 def count_known(connection: Connection, stream_id: int, found: Sequence[FoundObject]) -> int:
-    """Counts the objects that a batch has begun, or finished, with those of the archive. Reads without locks."""
+    """Counts objects that `prism history` need not read. Reads without locks.
+
+    A batch has begun or finished them, or their metadata is in the archive.
+    """
     values = {
         "stream": stream_id,
         "buckets": [item.bucket for item in found],

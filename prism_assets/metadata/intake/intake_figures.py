@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from prism_assets.metadata.intake.claims import NOT_BEGUN
+from prism_assets.metadata.intake.staging_objects import NEVER_CONVERTED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +75,8 @@ def last_rows(connection: Connection, table_ids: Collection[int]) -> list[LastRo
     return [LastRows(**row._mapping) for row in connection.execute(text(_LAST_ROWS), {"tables": list(table_ids)})]
 
 
-# Objects that came again after the archive took their metadata have the time 0. Most often the first object that the index gives is the answer, and no further one is read.
-_LAST_ROWS = """
+# Most often the first object that the index gives is the answer, and no further one is read.
+_LAST_ROWS = f"""
 SELECT t.prism_table_id AS table_id, coalesce(with_rows.finish_time, first.finish_time) AS time,
     with_rows.finish_time IS NULL AS is_older
 FROM prism_tables t
@@ -84,14 +85,14 @@ LEFT JOIN LATERAL (
     SELECT finish_time FROM (
         SELECT finish_time, rows_out, history_date FROM prism_staging_objects
         WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
-            AND finish_time > to_timestamp(0)
+            AND finish_time > {NEVER_CONVERTED}
         ORDER BY finish_time DESC LIMIT 1000) q
     WHERE rows_out > 0 AND history_date IS NULL ORDER BY finish_time DESC LIMIT 1) with_rows ON true
 LEFT JOIN LATERAL (
     SELECT min(finish_time) AS finish_time FROM (
         SELECT finish_time FROM prism_staging_objects
         WHERE prism_table_id = coalesce(c.prism_table_id, t.prism_table_id) AND state = 'done'
-            AND finish_time > to_timestamp(0) AND with_rows.finish_time IS NULL
+            AND finish_time > {NEVER_CONVERTED} AND with_rows.finish_time IS NULL
         ORDER BY finish_time DESC LIMIT 1000) q) first ON true
 WHERE t.prism_table_id = ANY(:tables) AND coalesce(with_rows.finish_time, first.finish_time) IS NOT NULL
 """

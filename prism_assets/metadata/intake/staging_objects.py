@@ -23,6 +23,10 @@ The next batch that claims it decides again on definition and erasures.
 """
 UNCHARGED = "attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false"
 """Assignments that clear all charges against an object."""
+CAME_AGAIN = "first_batch_id IS NULL AND overwritten_time IS NOT NULL"
+"""Whether a row is of an object of the archive that came again. No batch has read this row."""
+NEVER_CONVERTED = "to_timestamp(0)"
+"""The finish time of such a row, so that no figure of conversions counts it."""
 _LATEST_OBJECTS = 10_000
 """Enough to include a converted object, and few enough to scan."""
 
@@ -80,8 +84,8 @@ WHERE stream.prism_stream_id = :stream AND (EXISTS (
     SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
     OFFSET 0) OR {IS_ARCHIVED})
 """
-# A superset of the conditions of _NOTE_FOUND, _INSERT, _REFRESH, _RESTART and _NOTE_OVERWRITTEN below. The lateral join
-# looks up each key by index; with a plain join the planner may read all objects.
+# A superset of the conditions of _NOTE_FOUND, _INSERT, _NOTE_ARCHIVED, _REFRESH, _RESTART and _NOTE_OVERWRITTEN below.
+# OFFSET 0 makes the planner look up each key by index, here and above; it may read all objects otherwise.
 _HAS_NEWS = f"""
 SELECT EXISTS (SELECT 1 FROM prism_streams WHERE prism_stream_id = :stream AND NOT found_any)
     OR EXISTS (
@@ -111,7 +115,7 @@ def register(
 ) -> int:
     """Inserts the objects unknown to a stream and returns how many were new.
 
-    An object whose rows left for the archive is not registered again, and noted as unknown.
+    An object whose metadata is in the archive is not read again. It is noted for status and checks (`note_archived`).
 
     `route` is the route of the stream by which the objects were chosen. If it has changed since, nothing is inserted:
     the next listing of the stream is a complete one.
@@ -210,9 +214,9 @@ FROM (
 ) n
 WHERE o.prism_staging_object_id = n.id
 """
-# A converted object keeps its converted version when it is written again, also if it came back after the archive took
-# its metadata. A discarded object stays unread. Each later version is noted once, for the status. Listed versions exist, whatever their time: S3 dates a multipart upload
-# by its beginning. An event without an ETag proves nothing.
+# A converted object keeps its converted version when it is written again. An object of the archive stays unread in every
+# version, and so does a discarded object. Each later version is noted once, for the status. Listed versions exist,
+# whatever their time: S3 dates a multipart upload by its beginning. An event without an ETag proves nothing.
 _NOTE_OVERWRITTEN = f"""
 UPDATE prism_staging_objects o SET overwritten_time = :now, overwritten_etag = n.etag, overwritten_send_time = n.sent,
     dismissed = false
@@ -221,7 +225,8 @@ FROM (
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
         CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
-    WHERE o.state = 'done' AND (o.first_batch_id IS NOT NULL OR o.overwritten_time IS NOT NULL) AND o.etag IS NOT NULL AND f.etag IS NOT NULL
+    WHERE o.state = 'done' AND (o.first_batch_id IS NOT NULL OR o.overwritten_time IS NOT NULL)
+        AND o.etag IS NOT NULL AND f.etag IS NOT NULL
         AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
         AND f.etag IS DISTINCT FROM o.overwritten_etag
         AND (CAST(:listed AS boolean) OR (greatest(o.send_time, o.overwritten_send_time) IS NULL
@@ -235,15 +240,15 @@ WHERE o.prism_staging_object_id = n.id
 
 
 def note_archived(connection: Connection, stream_id: int, found: Sequence[FoundObject], now: datetime) -> None:
-    """Notes objects that come again under a key of the archive, so that status and checks tell them. Reads none.
+    """Notes objects of the archive that come again, so that status and checks report them.
 
-    No version of them is read: its rows might be those that were read before. The rows are those of objects that are
-    done, overwritten, and were never begun. Shares the lock of the stream's row.
+    No version of them is read, because its rows might be in the table already. The new rows are done and overwritten,
+    without a batch (`CAME_AGAIN`). Shares the lock of the stream's row.
     """
     connection.execute(text(_NOTE_ARCHIVED), {**_values(stream_id, found), "now": now})
 
 
-# Figures of conversions go by the finish time, and nothing was converted. An event without an ETag says too little.
+# An event without an ETag is left out: it names no version.
 _NOTE_ARCHIVED = f"""
 WITH stream AS (
     SELECT prism_stream_id, prism_table_id FROM prism_streams
@@ -253,7 +258,7 @@ INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name,
     send_time, first_receive_time, state, finish_time, lines_in, rows_out, rows_quarantined, overwritten_time,
     overwritten_etag, overwritten_send_time)
 SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now, 'done',
-    to_timestamp(0), 0, 0, 0, :now, f.etag, f.sent
+    {NEVER_CONVERTED}, 0, 0, 0, :now, f.etag, f.sent
 FROM stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
     CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
 WHERE f.etag IS NOT NULL AND {IS_ARCHIVED}

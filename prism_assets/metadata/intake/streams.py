@@ -60,7 +60,7 @@ def load_streams(connection: Connection) -> list[KnownStream]:
             ),
             row.removed,
             row.records,
-            None if row.history_from is None else DateRange(row.history_from, row.history_last),
+            None if row.history_from is None else DateRange(row.history_from, row.known_until),
         )
         for row in rows
     ]
@@ -72,7 +72,7 @@ def _route(key: str | None, taken_keys: Sequence[str]) -> Route | None:
 
 
 _STREAMS = """
-SELECT *, greatest(history_until, history_begun) AS history_last FROM prism_streams ORDER BY prism_stream_id
+SELECT *, greatest(history_until, history_registers_until) AS known_until FROM prism_streams ORDER BY prism_stream_id
 """
 
 
@@ -169,7 +169,7 @@ def save_streams(
 
 _MOVE = """
 UPDATE prism_streams SET prism_table_id = :table, moved = true, history_from = NULL, history_until = NULL,
-    history_begun = NULL
+    history_registers_until = NULL
 WHERE prism_stream_id = ANY(:streams)
 """
 _LIST_AGAIN = """

@@ -9,6 +9,8 @@ from enum import Enum
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.intake.staging_objects import CAME_AGAIN
+
 
 class Unread(str, Enum):
     """Why an object is not read."""
@@ -83,7 +85,7 @@ def load_unread(connection: Connection, table_ids: Collection[int]) -> list[Unre
 
 # Counts the objects by id, and looks up only the three examples. `why` is the value of an Unread. `outages` counts
 # successive refusals charged to nobody; objects with ten or more are reported, and have an index.
-_UNREAD = """
+_UNREAD = f"""
 SELECT u.prism_table_id, u.why, u.objects, u.retry_time, e.examples FROM (
     SELECT prism_table_id, why, count(*) AS objects, min(retry_time) AS retry_time,
         (array_agg(prism_staging_object_id ORDER BY prism_staging_object_id DESC))[1:3] AS latest
@@ -93,7 +95,7 @@ SELECT u.prism_table_id, u.why, u.objects, u.retry_time, e.examples FROM (
         FROM prism_staging_objects WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables)
         UNION ALL
         SELECT prism_table_id, prism_staging_object_id, NULL,
-            CASE WHEN first_batch_id IS NULL THEN 'read_before' ELSE 'overwritten' END
+            CASE WHEN {CAME_AGAIN} THEN 'read_before' ELSE 'overwritten' END
         FROM prism_staging_objects
         WHERE overwritten_time IS NOT NULL AND NOT dismissed AND state = 'done' AND prism_table_id = ANY(:tables)
         UNION ALL

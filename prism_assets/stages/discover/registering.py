@@ -80,9 +80,9 @@ def why_unknown(key: str) -> str:
 def update_old(
     connection: Connection, known: KnownStream, old: Sequence[FoundObject], now: datetime, *, listed: bool
 ) -> Counter[LeftOut]:
-    """Updates the known ones of some objects of days before `since`. Returns the counts of all others.
+    """Updates the known ones of some objects of days before `since`. Returns the counts of all others by reason.
 
-    `prism history` registered the known ones: they are written again, or fail and come again, like any other.
+    An object is known because `prism history` registered it, or because its metadata is in the archive.
     """
     if not old:
         return Counter()

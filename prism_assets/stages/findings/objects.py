@@ -17,7 +17,7 @@ BEHIND_FLIP = "objects_behind_flip"
 
 
 def find_unread(look: Look) -> Iterator[Finding]:
-    """Objects given up, refused or overwritten; objects of stopped streams."""
+    """Objects given up, refused, overwritten, or read before; objects of stopped streams."""
     for unread in load_unread(look.connection, list(look.names)):
         yield _unread(look.names[unread.table_id], unread)
     for stopped in count_stopped(look.connection, list(look.names)):
@@ -141,7 +141,8 @@ UNREAD = Subject(
     check=FindingCheck(
         name=UNREAD_OBJECTS,
         asset="live",
-        about="No staging object was given up, or written again after its conversion.",
+        about="No staging object was given up, written again after its conversion, or uploaded again after its "
+        "metadata left for the archive.",
         passes="every object was read, or waits for its turn",
         fails=lambda item: item.kind == UNREAD_OBJECTS,
     ),
