@@ -46,7 +46,9 @@ def test_status_has_a_line_for_each_partition_and_says_why_brokers_were_not_aske
 
 def test_status_of_tables_has_a_line_for_each_topic(prism: Prism, topic: TopicRows) -> None:
     said = prism.ok("status").out
-    wanted = r"kafka://main/app\.events: 2 partitions, 1 stopped, 3,100 offsets behind, \d+(\.\d+)?m, read by host:1"
+    wanted = (
+        r"kafka://main/app\.events: 2 partitions, 1 stopped, 3,100 offsets behind, \d+(\.\d{1,2})?m, read by host:1"
+    )
     assert re.search(wanted, said)
     assert "partition 1 cannot be read" in said
     (table,) = prism.ok("status", "--json").json

@@ -31,27 +31,6 @@ class Unread(str, Enum):
         """Whether nothing changes until somebody acts."""
         return self in (Unread.GIVEN_UP, Unread.OVERWRITTEN, Unread.READ_BEFORE)
 
-    @property
-    def remedy(self) -> str:
-        """The state of these objects and the action to take, for the status and the checks."""
-        return _REMEDIES[self]
-
-
-_REMEDIES = {
-    Unread.GIVEN_UP: "given up: mend the cause, then `prism stream --retry-failed`, or `--give-up KEY` to accept it",
-    Unread.RETRIED_LATER: (
-        "could not be read, and are tried again by themselves; at once by `prism stream --retry KEY`"
-    ),
-    Unread.OVERWRITTEN: (
-        "not read in their later version: upload it under other keys, then `prism stream --give-up KEY`"
-    ),
-    Unread.READ_BEFORE: (
-        "not read again, as their rows are in the table: delete them, then `prism stream --give-up KEY`; upload new "
-        "content under other keys"
-    ),
-    Unread.LONG_OUTAGE: "of those pending were refused again and again; they are tried again by themselves",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadObjects:
