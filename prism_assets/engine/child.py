@@ -203,6 +203,7 @@ def serve() -> None:
 
     Kernels may print, so results have a descriptor of their own.
     """
+    from prism_assets.engine.collector import settle
     from prism_assets.engine.worker import prepare_worker, run_share
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -218,6 +219,7 @@ def serve() -> None:
         except Exception as error:
             traceback.print_exc()
             _answer(results, "error", type(error).__name__)
+        settle()  # the first share has imported the kernels
 
 
 def _shares() -> Iterator[str]:
