@@ -102,15 +102,21 @@ class Unmerged:
 def unmerged(connection: Connection, table_ids: Collection[int], before: date) -> list[Unmerged]:
     """Returns unmerged small objects of partitions of days before `before`, by table and date. Reads without locks."""
     rows = connection.execute(text(_UNMERGED), {"tables": list(table_ids), "before": before})
-    return [Unmerged(**row._mapping) for row in rows if row.objects]
+    return [Unmerged(**row._mapping) for row in rows]
 
 
+# An index alone counts the objects. Of the first one, the row is read, too.
 _UNMERGED = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS date, s.* FROM prism_partitions p
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, s.objects, f.oldest FROM prism_partitions p
 CROSS JOIN LATERAL (
-    SELECT count(*) AS objects, min(commit_time) AS oldest FROM prism_small_objects
+    SELECT count(*) AS objects FROM prism_small_objects
     WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version
 ) s
+CROSS JOIN LATERAL (
+    SELECT commit_time AS oldest FROM prism_small_objects
+    WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version
+    ORDER BY prism_small_object_id LIMIT 1
+) f
 WHERE p.prism_table_id = ANY(:tables) AND p.partition_date < :before
     AND p.last_object_id > p.desired_manifest_version
 ORDER BY p.prism_table_id, p.partition_date
