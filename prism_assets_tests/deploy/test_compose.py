@@ -14,13 +14,14 @@ import sqlalchemy
 from botocore.config import Config
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.engine.allocator import ONE_HEAP, ONE_HEAP_OF_EXECUTORS
 from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import run_query
 from prism_assets.settings import ReaderSettings
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
 from prism_assets_tests.defs.server import free_port
-from prism_assets_tests.deploy.services import HOME, Machine, image_environment, read_compose
+from prism_assets_tests.deploy.services import HOME, IMAGE, Machine, image_environment, read_compose
 from prism_assets_tests.postgres import PostgresServer
 from prism_local.stack import LocalStack
 
@@ -160,3 +161,12 @@ def test_an_object_becomes_a_row_by_dagster_of_the_compose_file(
 
 def test_the_image_requires_the_kernel() -> None:
     assert image_environment() == {"PRISM_KERNEL": "required", "DAGSTER_HOME": f"{HOME}/home"}
+
+
+def test_spark_of_the_images_starts_python_with_one_heap() -> None:
+    said = IMAGE.with_name("spark.Dockerfile").read_text()
+    options = IMAGE.with_name("spark-entrypoint.sh").read_text()
+    for name, value in ONE_HEAP.items():
+        assert f"{name}={value} " in said
+    for name, value in ONE_HEAP_OF_EXECUTORS.items():
+        assert f"--conf {name}={value} " in options
