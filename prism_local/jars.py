@@ -1,4 +1,4 @@
-"""The jars of the local stack, fetched once by the Ivy that ships with pyspark.
+"""The jars of the local stack, and an archive of a server, fetched once by the Ivy that ships with pyspark.
 
 They are stored in `~/.cache/prism_assets/jars` for all stacks of a user, or in the stack's `cache/jars` if the user's
 home is not writable. PRISM_CACHE replaces both. A jar is accepted only with the size and hash given here. `python -m
@@ -32,12 +32,13 @@ class Jar:
     size: int
     sha256: str
     classifier: str = ""
+    extension: str = "jar"
 
     @property
     def file_name(self) -> str:
         """Ivy's file name for the jar."""
         suffix = f"-{self.classifier}" if self.classifier else ""
-        return f"{self.artifact}-{self.revision}{suffix}.jar"
+        return f"{self.artifact}-{self.revision}{suffix}.{self.extension}"
 
 
 JARS = {
@@ -113,7 +114,7 @@ def ensure(place: Layout) -> list[str]:
 
 
 def ensure_jar(jar: Jar, place: Layout) -> Path:
-    """Returns the path of a jar for benchmarks, and fetches it first if it is missing."""
+    """Returns the path of a jar for benchmarks and readers, and fetches it first if it is missing."""
     return ensure_all([jar], place)[0]
 
 
@@ -220,9 +221,10 @@ def _dependency(jar: Jar) -> str:
         f'<dependency org="{jar.organisation}" name="{jar.artifact}" rev="{jar.revision}" '
         'transitive="false" conf="default-&gt;master"'
     )
-    if not jar.classifier:
+    if not jar.classifier and jar.extension == "jar":
         return start + "/>"
-    artifact = f'<artifact name="{jar.artifact}" type="jar" ext="jar" m:classifier="{jar.classifier}"/>'
+    classifier = f' m:classifier="{jar.classifier}"' if jar.classifier else ""
+    artifact = f'<artifact name="{jar.artifact}" type="{jar.extension}" ext="{jar.extension}"{classifier}/>'
     return f"{start}>{artifact}</dependency>"
 
 

@@ -32,7 +32,8 @@ def main(
     ] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long one reader may take.")] = 300,
     docs: Annotated[
-        Path | None, typer.Option("--docs", exists=True, help="Also write the table and the lines into this document.")
+        Path | None,
+        typer.Option("--docs", exists=True, help="Also write table and lines into pages of this folder."),
     ] = None,
 ) -> None:
     """Reads the same tables with every installed reader. Exit status 1 if any is wrong or fails."""
@@ -84,8 +85,12 @@ def _show(settings: Settings, truth: Truth, found: list[Judged], docs: Path | No
     if docs is not None:
         counted = sum(int(rows[0][0] or 0) for (_, item), rows in truth.right.items() if item is Question.ALL_ROWS)
         table = sheet.markdown(found, datetime.now(timezone.utc).date(), counted)
-        text = sheet.with_part(docs.read_text(encoding="utf-8"), sheet.RESULTS, table)
-        docs.write_text(sheet.with_lines(text), encoding="utf-8")
+        for page, changed in (
+            ("readers.md", lambda text: sheet.with_part(text, sheet.RESULTS, table)),
+            ("reader-lines.md", sheet.with_lines),
+        ):
+            path = docs / page
+            path.write_text(changed(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ class Reader:
 
 _PYICEBERG = ("pyiceberg[pyarrow,sql-postgres]==0.12.0", "psycopg[binary]>=3.2")
 
+_TRINO = ("trino==0.340.0",)
+
 PRISM = Reader("prism query --iceberg", "with_prism")
 PYICEBERG = Reader("PyIceberg", "with_pyiceberg")
 SPARK = Reader("Spark", "with_spark")
@@ -50,10 +52,11 @@ READERS = (
     Reader("polars", "with_polars", ("polars==2.1.0", *_PYICEBERG)),
     Reader("ClickHouse", "with_clickhouse", ("chdb==4.4.0",)),
     Reader("daft", "with_daft", ("daft==0.7.26", *_PYICEBERG)),
+    Reader("Trino", "with_trino", _TRINO),
+    Reader("Trino by symlinks", "with_trino_symlinks", _TRINO),
 )
 
 ABSENT: Mapping[str, str] = {
-    "Trino": "needs a server of its own, which is no part of the local stack",
     "Athena": "a service of AWS",
     "Redshift Spectrum": "a service of AWS",
     "Snowflake": "a service of its own",

@@ -39,7 +39,7 @@ EXPLAINED = {
     Question.UNNESTED: "the elements of the list `items` in log.orders, counted and added up by their `sku`",
 }
 
-_NUMBER = "CAST(left({key}, 12) AS BIGINT)"
+_NUMBER = "CAST(substr({key}, 1, 12) AS BIGINT)"
 _TOTALS = f"count(*), count(DISTINCT {{key}}), sum({_NUMBER}), sum({_NUMBER} * {_NUMBER})"
 _GROUPED = f"SELECT {{column}}, count(*), sum({_NUMBER}) FROM {{table}} GROUP BY {{column}}"
 _BY_ELEMENT = (

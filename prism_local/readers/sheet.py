@@ -1,4 +1,4 @@
-"""Renders the table of readers and answers for a terminal and for docs/readers.md."""
+"""Renders the table of readers and answers for a terminal and for docs/readers.md and docs/reader-lines.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The printed and the written table, and docs/readers.md against the programs."""
+"""The printed and the written table, and the pages of docs/ against the programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_local.readers.answers import Judged, Outcome, Verdict, not_run
 from prism_local.readers.known import READERS
 from prism_local.readers.questions import Question
 
-DOCS = Path(__file__).parents[3] / "docs" / "readers.md"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def a_reader(**verdicts: Verdict) -> Judged:
@@ -54,12 +54,12 @@ def test_a_part_of_a_document_is_replaced_and_nothing_else() -> None:
 
 
 def test_the_document_shows_the_lines_that_the_programs_run() -> None:
-    text = DOCS.read_text()
-    assert sheet.with_lines(text) == text, "scripts/readers --docs docs/readers.md"
+    text = (DOCS / "reader-lines.md").read_text()
+    assert sheet.with_lines(text) == text, "scripts/readers --docs docs"
 
 
 def test_the_document_names_every_reader_with_the_version_that_is_installed() -> None:
-    text = DOCS.read_text()
+    text = (DOCS / "readers.md").read_text()
     for reader in READERS:
         assert f"| {reader.name} |" in text
         for package in reader.packages:
