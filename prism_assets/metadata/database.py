@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import DatabaseUnavailable, WrongSchema
 from prism_assets.metadata.database_errors import translated
+from prism_assets.metadata.iceberg.lake_role import grant_views
 from prism_assets.metadata.locks import MIGRATION
 from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.postgres import Keepalive, create_engine
@@ -93,7 +94,8 @@ class Database:
         version, and the next call continues there. A new, unused database takes all migrations in one transaction. No
         deadline cuts a migration off: it would start again and never end.
 
-        The schema of the next release stays as it is. Raises WrongSchema for that of a later one.
+        The schema of the next release stays as it is. Raises WrongSchema for that of a later one. A role of readers
+        made meanwhile is granted its views.
         """
         # Imported here, because only migrations need Alembic and its import is slow.
         import alembic.command
@@ -113,6 +115,8 @@ class Database:
             config.attributes["turn"] = turn
             config.attributes["one_transaction"] = _is_new(connection)
             alembic.command.upgrade(config, "head")
+            grant_views(connection)
+            connection.commit()
 
     @contextmanager
     def _turn(self, seconds: float) -> Iterator[Connection]:

@@ -13,6 +13,7 @@ import sqlalchemy
 from prism_assets import metadata
 from prism_assets.domain.names import LAKE_READER
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.iceberg import lake_role
 from prism_assets.metadata.iceberg.lake_role import GRANT_VIEWS, MAKE_ROLE, MOST_SESSIONS, role_script
 from prism_assets_tests.postgres import PostgresServer
 
@@ -166,3 +167,43 @@ def test_what_a_migration_makes_and_what_an_administrator_runs_is_one_role(owner
             session.execute(f"DROP ROLE {name}")
     assert rows[0] == rows[1]
     assert "PASSWORD :'password'" in role_script()
+
+
+def test_an_administrator_of_a_hosted_server_makes_the_role_and_the_owner_grants_its_views(
+    postgres: PostgresServer, plain_owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On RDS the administrator is no superuser, and no member of the owner's role."""
+    database = Database(plain_owner)
+    database.migrate()
+    as_admin = sqlalchemy.make_url(plain_owner).set(drivername="postgresql", username="hosted_admin", password="hosted")
+    superuser = postgres.url.replace("+psycopg", "")
+    renamed = (lake_role.role_script().replace(LAKE_READER, "hosted_reader")).replace(":'password'", "'secret'")
+    with psycopg.connect(superuser, autocommit=True) as session:
+        session.execute("CREATE ROLE hosted_admin LOGIN CREATEROLE CREATEDB PASSWORD 'hosted'")
+    try:
+        notices: list[str] = []
+        with psycopg.connect(as_admin.render_as_string(hide_password=False), autocommit=True) as session:
+            session.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+            for _ in range(2):
+                for statement in renamed.splitlines():
+                    session.execute(statement.encode())
+        assert notices == ["the views are granted by their owner: run `prism table apply` once more"] * 2
+        for name in ("GRANT_VIEWS", "_LACKS_VIEWS"):
+            former = getattr(lake_role, name)
+            is_text = isinstance(former, str)
+            changed = [each.replace(LAKE_READER, "hosted_reader") for each in ([former] if is_text else former)]
+            monkeypatch.setattr(lake_role, name, changed[0] if is_text else changed)
+        database.migrate()
+        as_reader = as_admin.set(username="hosted_reader", password="secret")
+        with psycopg.connect(as_reader.render_as_string(hide_password=False), autocommit=True) as session:
+            session.execute("SELECT * FROM prism_lake.ducklake_table")
+            shown = session.execute("SHOW default_transaction_read_only").fetchone()
+        assert shown == ("on",)
+    finally:
+        database.dispose()
+        with psycopg.connect(plain_owner.replace("+psycopg", ""), autocommit=True) as session:
+            session.execute("REVOKE ALL ON ALL TABLES IN SCHEMA prism_lake FROM hosted_reader")
+            session.execute("REVOKE ALL ON SCHEMA prism_lake FROM hosted_reader")
+        with psycopg.connect(superuser, autocommit=True) as session:
+            session.execute("DROP ROLE IF EXISTS hosted_reader")
+            session.execute("DROP ROLE hosted_admin")

@@ -1,11 +1,15 @@
 """The PostgreSQL role of DuckLake readers. It sees the views in `prism_lake` and has no other rights.
 
-Migrations create it if they may, without a login. An administrator grants the login and a password.
+Migrations create it if they may, without a login. An administrator grants the login and a password, and makes the role
+where migrations may not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
 
 from prism_assets.domain.names import LAKE_READER
 
@@ -20,9 +24,13 @@ _LIMITS = {
     "idle_session_timeout": "1h",
 }
 
+_NO_RIGHTS = "NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
 MAKE_ROLE: Sequence[str] = (
     f"DO $$ BEGIN CREATE ROLE {LAKE_READER}; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
-    f"ALTER ROLE {LAKE_READER} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION CONNECTION LIMIT {MOST_SESSIONS}",
+    # Only a superuser may name these rights. A new role has none of them.
+    "DO $$ BEGIN IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN "
+    f"ALTER ROLE {LAKE_READER} {_NO_RIGHTS}; END IF; END $$",
+    f"ALTER ROLE {LAKE_READER} CONNECTION LIMIT {MOST_SESSIONS}",
     *(f"ALTER ROLE {LAKE_READER} SET {name} = '{value}'" for name, value in _LIMITS.items()),
 )
 """For an administrator, once per server: roles belong to all its databases."""
@@ -31,10 +39,34 @@ GRANT_VIEWS: Sequence[str] = (
     f"GRANT USAGE ON SCHEMA prism_lake TO {LAKE_READER}",
     f"GRANT SELECT ON ALL TABLES IN SCHEMA prism_lake TO {LAKE_READER}",
 )
-"""For the owner of the tables, in each database. Migrations run it if the role exists."""
+"""For the owner of the tables, in each database."""
+
+_LACKS_VIEWS = f"""
+SELECT EXISTS (
+    SELECT FROM pg_roles WHERE rolname = '{LAKE_READER}' AND NOT has_schema_privilege(oid, 'prism_lake', 'USAGE')
+)
+"""
+
+
+def grant_views(connection: Connection) -> None:
+    """Grants the views to a role that was made after them, by an administrator who does not own them.
+
+    The caller owns the views, and alone changes the schema.
+    """
+    if connection.execute(text(_LACKS_VIEWS)).scalar_one():
+        for statement in GRANT_VIEWS:
+            connection.execute(text(statement))
 
 
 def role_script() -> str:
-    """Returns a psql script that lets readers in: `psql -v password=…`. It may be repeated and contains no secret."""
+    """Returns a psql script that lets readers in: `psql -v password=…`. It may be repeated and contains no secret.
+
+    An administrator who does not own the views is told to let their owner grant them.
+    """
     login = f"ALTER ROLE {LAKE_READER} LOGIN PASSWORD :'password'"
-    return "\n".join(f"{statement};" for statement in (*MAKE_ROLE, login, *GRANT_VIEWS))
+    grants = " ".join(f"{statement};" for statement in GRANT_VIEWS)
+    granted = (
+        f"DO $$ BEGIN {grants} EXCEPTION WHEN insufficient_privilege THEN "
+        "RAISE NOTICE 'the views are granted by their owner: run `prism table apply` once more'; END $$"
+    )
+    return "\n".join(f"{statement};" for statement in (*MAKE_ROLE, login, granted))
