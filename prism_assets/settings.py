@@ -29,13 +29,14 @@ from pydantic_settings import (
 
 from prism_assets.domain.errors import SettingsError
 from prism_assets.domain.service_limits import LONGEST_AFFIX
+from prism_assets.engine.sessions import SUBMITTED
 from prism_assets.local_stack import local_home, read_env_file
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.project_settings import given_settings
 from prism_assets.secret_references import TOKEN_OF_RDS, secret_at
 
 IN_PROCESS = "in-process"
-_REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", IN_PROCESS)
+_REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", SUBMITTED, IN_PROCESS)
 
 
 def _at_its_place(value: Any) -> Any:
@@ -252,7 +253,9 @@ class EngineSettings(PrismSettings):
     """Where tasks run, and the size of a task."""
 
     spark_remote: Annotated[str, BeforeValidator(_at_its_place)] = Field(
-        default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
+        default="local[*]",
+        repr=False,
+        description="sc://host:port, local[*], spark://…, yarn, k8s://…, submitted or in-process",
     )
     spark_config: Annotated[dict[str, str], NoDecode] = Field(
         default={}, repr=False, description='further settings of Spark, such as {"spark.executor.memory": "4g"}'
@@ -274,7 +277,7 @@ class EngineSettings(PrismSettings):
     @classmethod
     def _remote_is_known(cls, value: str) -> str:
         if not value.startswith(_REMOTES):
-            raise ValueError("must be sc://host:port, local[*], spark://…, yarn, k8s://… or in-process")
+            raise ValueError("must be sc://host:port, local[*], spark://…, yarn, k8s://…, submitted or in-process")
         return value
 
 

@@ -27,6 +27,11 @@ output "roles" {
   value       = merge({ for name, role in aws_iam_role.process : name => role.arn }, { for role in aws_iam_role.reader : "reader" => role.arn })
 }
 
+output "instance_profile" {
+  description = "Profile of a machine with the role dagster."
+  value       = aws_iam_instance_profile.dagster.name
+}
+
 output "topic" {
   description = "Topic for events of staging buckets of other stacks."
   value       = aws_sns_topic.staging.arn

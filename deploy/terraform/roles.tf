@@ -65,6 +65,12 @@ resource "aws_iam_role" "process" {
   assume_role_policy = data.aws_iam_policy_document.trust[each.key].json
 }
 
+# For one machine of EC2.
+resource "aws_iam_instance_profile" "dagster" {
+  name = "${var.name}-dagster"
+  role = aws_iam_role.process["dagster"].name
+}
+
 resource "aws_iam_role_policy" "process" {
   for_each = local.trusted
 

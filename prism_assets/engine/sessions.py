@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SCHEME = "sc://"
+SUBMITTED = "submitted"
+"""The address of the master that spark-submit gives, as on EMR Serverless."""
 _OF_CLASSIC_MASTERS = {
     "spark.python.daemon.module": "prism_assets.engine.daemon",
     **ONE_HEAP_OF_EXECUTORS,
@@ -52,13 +54,20 @@ def connect(remote: str, settings: Mapping[str, str] | None = None) -> SparkSess
     def make(address: str) -> Any:
         from pyspark.sql import SparkSession
 
+        ours = {} if address.startswith(_SCHEME) else _OF_CLASSIC_MASTERS
         builder = SparkSession.builder.appName("prism_assets")
-        is_connect = address.startswith(_SCHEME)
-        for name, value in {**({} if is_connect else _OF_CLASSIC_MASTERS), **(settings or {})}.items():
+        for name, value in {**ours, **(settings or {}), **place_of(address)}.items():
             builder = builder.config(name, value)
-        return (builder.remote(address) if is_connect else builder.master(address)).getOrCreate()
+        return builder.getOrCreate()
 
     return open_session(remote, make, settings)
+
+
+def place_of(address: str) -> dict[str, str]:
+    """Returns the setting of Spark that says where it runs. There is none where spark-submit says it."""
+    if address == SUBMITTED:
+        return {}
+    return {"spark.remote" if address.startswith(_SCHEME) else "spark.master": address}
 
 
 def open_session(

@@ -51,13 +51,13 @@ variable "roles" {
   description = "Sections of docs/iam.md by role."
   type        = map(list(string))
   default = {
-    # Code location, daemon, runs, and commands by hand.
+    # Code location, daemon, runs, commands by hand, and all processes of one machine.
     dagster = [
-      "apply", "discover", "queues", "stream", "merge", "fold", "catalog", "iceberg", "repair", "rebuild", "erase",
-      "doctor", "gc",
+      "apply", "discover", "queues", "stream", "spool", "merge", "fold", "catalog", "iceberg", "repair", "rebuild",
+      "erase", "doctor", "gc",
     ]
-    # `prism worker`.
-    worker = ["discover", "queues", "stream", "spool", "catalog"]
+    # `prism worker`, and the job `prism table apply` of the chart.
+    worker = ["apply", "discover", "queues", "stream", "spool", "catalog"]
     # Spark's executors, with any engine but `in-process`.
     spark = ["stream", "merge", "fold", "repair", "rebuild", "erase"]
     # Athena, Spark, DuckDB and other clients.
