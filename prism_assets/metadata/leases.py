@@ -141,7 +141,10 @@ RETURNING kind, subject_id
 
 
 def release(connection: Connection, leases: Sequence[Lease]) -> None:
-    """Releases leases in a separate transaction. Leases taken over by another worker stay with that worker."""
+    """Releases leases in a separate transaction. Leases taken over by another worker stay with that worker.
+
+    Locks the rows of the leases.
+    """
     do_not_wait_for_the_disk(connection)
     connection.execute(text(_RELEASE), _named(leases))
 

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -263,16 +264,21 @@ arrivals = st.lists(st.tuples(st.text("abc", min_size=1, max_size=3), st.integer
 def test_nothing_younger_than_the_overlap_lies_before_the_next_listing(
     found: list[tuple[str, int]], before: str | None
 ) -> None:
-    seen = [(key, second) for key, second in dict(found).items() if before is None or key > before]
+    seen = sorted((key, second) for key, second in dict(found).items() if before is None or key > before)
     overlap = Overlap(HOUR)
     for key, second in seen:
         overlap.see(ObjectInfo(key, 1, None, START + timedelta(seconds=second)))
-    position = overlap.position(before)
-    assert position == before or position in {key for key, _ in seen}
-    youngest = max((second for _, second in seen), default=0)
-    for key, second in seen:
-        if position is not None and key <= position:
-            assert second < youngest - 3_600
+    bound = max((second for _, second in seen), default=0) - 3_600
+    older = [key for key, _ in takewhile(lambda item: item[1] < bound, seen)]
+    assert overlap.position(before) == (older[-1] if older else before)
+
+
+def test_a_long_listing_is_not_kept() -> None:
+    overlap = Overlap(HOUR)
+    for number in range(20_000):
+        overlap.see(ObjectInfo(f"{number:06}", 1, None, START + timedelta(minutes=number)))
+    assert overlap.position(None) == f"{19_999 - 61:06}"
+    assert len(overlap._rising) == 61
 
 
 def test_the_least_recently_listed_streams_come_first(world: World) -> None:

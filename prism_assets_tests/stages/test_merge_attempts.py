@@ -84,16 +84,16 @@ def test_a_merge_that_a_store_refused_for_a_while_is_tried_again_by_itself(world
     worker = another_worker(world, engine)
     now = until_parked(world, worker, START)
     (job,) = jobs(world)
-    assert job.retry_time is not None
+    assert job.due_time is not None
     assert now - START < HOUR
     assert (due(world, now), run_merge(worker.context, now=now).jobs) == (0, 0)
     said = " ".join(item.text for item in world.status("2026-03-01", str(now)[:16].replace(" ", "T")).findings)
     assert (
-        f"parked after 10 tries: answered 503 SlowDown. It is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z" in said
+        f"parked after 10 tries: answered 503 SlowDown. It is tried again at {job.due_time:%Y-%m-%d %H:%M}Z" in said
     )
     engine.on = False
-    assert due(world, job.retry_time) == 1
-    assert len(run_merge(worker.context, now=job.retry_time).merged) == 1
+    assert due(world, job.due_time) == 1
+    assert len(run_merge(worker.context, now=job.due_time).merged) == 1
     assert jobs(world) == []
 
 
@@ -102,7 +102,7 @@ def test_a_merge_that_stays_refused_needs_a_person_after_two_weeks_and_not_befor
     few_tries(world)
     worker = another_worker(world, RefusingMerges(world.context.engine))
     now = until_parked(world, worker, START)
-    while (retry := jobs(world)[0].retry_time) is not None:
+    while (retry := jobs(world)[0].due_time) is not None:
         now = retry
         assert run_merge(worker.context, now=now).jobs == 1
     assert timedelta(days=10) < now - START < timedelta(days=20)
@@ -143,7 +143,7 @@ def test_a_job_that_kills_its_worker_alone_and_behind_a_probe_is_parked_and_park
         now += timedelta(minutes=2)
     (left,) = jobs(world)
     assert (left.partition_id, left.parked, left.attempts) == (killer, True, 3)
-    assert left.retry_time is not None
+    assert left.due_time is not None
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable, EngineFailed], ids=["it is gone", "it dies and is then gone"])
@@ -165,7 +165,7 @@ def test_a_partition_that_takes_the_server_down_is_parked_alone_and_the_others_a
             break
     (job,) = jobs(world)
     assert (job.parked, job.attempts) == (True, 3)
-    assert job.retry_time is not None
+    assert job.due_time is not None
     tables = {table.table_id: str(table.name) for table in world.context.choose_tables(None)}
     with world.context.database.begin() as connection:
         statement = "SELECT prism_table_id FROM prism_partitions JOIN prism_merge_ranges USING (prism_partition_id)"

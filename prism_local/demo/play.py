@@ -38,6 +38,7 @@ from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
+from prism_local.credentials import STAGING_BUCKET
 from prism_local.demo.lake import LakeClient, open_lake
 from prism_local.demo.logs import LogWriter
 from prism_local.demo.orders import ITEMS, ORDERS, OrderWriter, read_nested
@@ -55,7 +56,6 @@ NAMES = [f"log.{table}" for table in TABLES]
 SHOWN = [*NAMES, RECORDS]
 ALL = [*SHOWN, LOG]
 ROWS = {"pv_log": 200_000, "api_log": 110_000, ORDERS: 4_000}
-_STAGING = "prism-staging"
 _PER_OBJECT, _ORDERS_PER_OBJECT = 4_000, 400
 _REQUESTS = 300
 _CLIENT_QUESTIONS = (Question.ALL_ROWS, Question.BY_DAY, Question.STRUCT_LEAF, Question.UNNESTED)
@@ -177,12 +177,12 @@ class Play:
             self._put(ORDERS, name, body)
 
     def _put(self, folder: str, name: str, body: bytes) -> None:
-        self._context.stores.put(_STAGING, f"{folder}/{name[:-3]}_{self._run}.gz", body)
+        self._context.stores.put(STAGING_BUCKET, f"{folder}/{name[:-3]}_{self._run}.gz", body)
 
     def _arrive_requests(self, start: datetime, count: int, *, late: float = 0.3) -> None:
         """Lets new requests of ten minutes arrive, with some answers held back, and answers held back earlier."""
         for key, body in self._requests.objects(start, 10, count, late=late):
-            self._context.stores.put(_STAGING, key, body)
+            self._context.stores.put(STAGING_BUCKET, key, body)
 
     def _stream_and_publish(self) -> None:
         run_discover(self._context, now=self._now, names=ALL)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timezone
 
-from dagster import SensorEvaluationContext, SensorResult, SkipReason
+from dagster import SensorEvaluationContext, SensorResult
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
@@ -33,8 +33,7 @@ def catalog_work(
     today = {str(table.name): table.today(now) for table in tables}
     work = _without_delayed(find_work(stages, "catalog", now=now, tables=tables), find_delayed(stages), now)
     runs = request_runs(PendingDays(Stage.CATALOG, days_of(work, today)), location, context.instance)
-    reason = "; ".join(filter(None, [*_sentences(work, len(today)), runs.rest]))
-    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
+    return runs.result(context, *_sentences(work, len(today)))
 
 
 def _without_delayed(work: Collection[Finding], delayed: Collection[DelayedRows], now: datetime) -> list[Finding]:

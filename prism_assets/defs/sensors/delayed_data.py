@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from dagster import SensorEvaluationContext, SensorResult, SkipReason
+from dagster import SensorEvaluationContext, SensorResult
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
@@ -32,10 +32,7 @@ def delayed_data(
             days.setdefault(item.table, set()).add(item.date)
     days = leave_out_held(stages, days)
     runs = request_runs(PendingDays(Stage.CATALOG, days, other_priority=_PRIORITY), location, context.instance)
-    reason = "; ".join(filter(None, [_sentence(found), runs.rest]))
-    if runs.requests:
-        context.log.info(reason)
-    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
+    return runs.result(context, _sentence(found))
 
 
 def _sentence(found: Sequence[DelayedRows]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from dagster import SensorEvaluationContext, SensorResult, SkipReason
+from dagster import SensorEvaluationContext, SensorResult
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
@@ -26,6 +26,4 @@ def folds_due(
     work = find_work(stages, "records", now=now, tables=tables)
     days = {item.table: {joins[item.table].today(now)} for item in work if item.table}
     runs = request_runs(PendingDays(Stage.RECORDS, days), location, context.instance)
-    due = f"{len(days)} of {counted(len(joins), 'join table is', 'join tables are')} due"
-    reason = "; ".join(filter(None, [due, runs.rest]))
-    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
+    return runs.result(context, f"{len(days)} of {counted(len(joins), 'join table is', 'join tables are')} due")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
 
-from dagster import SensorEvaluationContext, SensorResult, SkipReason
+from dagster import SensorEvaluationContext, SensorResult
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
@@ -53,8 +53,7 @@ def iceberg_work(
     wanted = [item for item in work if DROP not in item.reasons]
     days = leave_out_held(stages, {item.table: {item.date} for item in wanted})
     runs = request_runs(PendingDays(Stage.ICEBERG, days), location, context.instance)
-    reason = "; ".join(filter(None, [_sentence(wanted, len(location.names(Stage.ICEBERG))), dropped, runs.rest]))
-    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
+    return runs.result(context, _sentence(wanted, len(location.names(Stage.ICEBERG))), dropped)
 
 
 def _drop(

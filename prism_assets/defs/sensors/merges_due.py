@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timezone
 
-from dagster import SensorEvaluationContext, SensorResult, SkipReason
+from dagster import SensorEvaluationContext, SensorResult
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
@@ -36,8 +36,7 @@ def merges_due(
         parts.append(f"{counted(days, 'day has', 'days have')} objects from before a rename or widening")
     if days := kinds["erase_closed_day"]:
         parts.append(f"{counted(days, 'closed day has', 'closed days have')} rows to erase")
-    reason = "; ".join(filter(None, [*parts, runs.rest]))
-    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
+    return runs.result(context, *parts)
 
 
 def _sentence(due: int, queue: MergeQueue) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
-from dagster import SensorEvaluationContext, SensorResult, SkipReason
+from dagster import SensorEvaluationContext, SensorResult
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
@@ -41,12 +41,8 @@ def new_objects(
     today = {str(table.name): table.today(now) for table in own}
     work = find_work(stages, "live", now=now, tables=own)
     runs = request_runs(PendingDays(Stage.LIVE, days_of(work, today)), location, context.instance)
-    parts = [_sentence(found, work, stages.settings.backlog_objects), runs.rest, _left(of_workers.values())]
-    sentence = "; ".join(filter(None, parts))
-    if not runs.requests:
-        return SensorResult(skip_reason=SkipReason(sentence))
-    context.log.info(sentence)
-    return SensorResult(run_requests=list(runs.requests))
+    sentence = _sentence(found, work, stages.settings.backlog_objects)
+    return runs.result(context, sentence, _left(of_workers.values()))
 
 
 def _discover(

@@ -93,6 +93,14 @@ class RequestedRuns:
     requests: tuple[RunRequest, ...]
     rest: str
 
+    def result(self, context: SensorEvaluationContext, *parts: str) -> SensorResult:
+        """Returns the result of a tick. `parts` tell its work: in the log with requests, else as the reason of none."""
+        told = "; ".join(filter(None, [*parts, self.rest]))
+        if not self.requests:
+            return SensorResult(skip_reason=SkipReason(told))
+        context.log.info(told)
+        return SensorResult(run_requests=list(self.requests))
+
 
 def request_runs(pending: PendingDays, location: Location, instance: DagsterInstance) -> RequestedRuns:
     """Requests runs for waiting work that is in no run yet.

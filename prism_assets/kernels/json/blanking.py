@@ -11,11 +11,10 @@ from prism_assets.domain.streams.reasons import UNREAD
 from prism_assets.domain.streams.sources import Key, Path, Pattern, Rest, Source, keys_of
 from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.kernels.json.picks import Wanted, in_lines, matcher, sources_in
+from prism_assets.kernels.json.rows import COLON, NEXT_MEMBER
 from prism_assets.kernels.values import scan_once
 
 _OPENING = re.compile(r"[ \t\r\n]*\{[ \t\r\n]*")
-_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
-_NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
 
 
 class Blanking:
@@ -80,14 +79,14 @@ class Blanking:
         parts, copied, position = [], 0, opening.end()
         while text[position : position + 1] == '"':
             key, position = scanstring(text, position + 1, True)
-            colon = _COLON.match(text, position)
+            colon = COLON.match(text, position)
             if colon is None:
                 raise ValueError
             _, end = scan_once(text, colon.end())
             if self._is_sensitive(key):
                 parts += [text[copied : colon.end()], "null"]
                 copied = end
-            following = _NEXT.match(text, end)
+            following = NEXT_MEMBER.match(text, end)
             if following is None:
                 raise ValueError
             position = following.end()

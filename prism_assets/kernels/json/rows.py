@@ -14,8 +14,8 @@ from prism_assets.kernels.values import scan_once
 DEPTH_LIMIT = 128
 
 _WHITESPACE = re.compile(r"[ \t\r\n]*")
-_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
-_NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
+COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+NEXT_MEMBER = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
 # The closing quote is optional. Otherwise an unterminated string would be scanned once per character.
 _BRACKET_OR_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
@@ -146,7 +146,7 @@ def read_object(text: str, position: int, wanted: Mapping[str, str], others: Oth
         if text[position : position + 1] != '"':
             raise ValueError
         key, position = scanstring(text, position + 1, True)
-        colon = _COLON.match(text, position)
+        colon = COLON.match(text, position)
         if colon is None:
             raise ValueError
         start = colon.end()
@@ -156,7 +156,7 @@ def read_object(text: str, position: int, wanted: Mapping[str, str], others: Oth
             fields[key] = (value, text[start:position])
         elif others is not None:
             others.append((key, value))
-        following = _NEXT.match(text, position)
+        following = NEXT_MEMBER.match(text, position)
         if following is None:
             raise ValueError
         position = following.end()

@@ -105,7 +105,7 @@ WHERE prism_partition_id IN (
 def raise_desired(connection: Connection, partition_id: int, version: int) -> None:
     """Asks the catalog to show the ranges up to an upper bound, or the output of a fold.
 
-    The version never decreases.
+    The version never decreases. The caller holds the partition's row.
     """
     connection.execute(text(_RAISE_DESIRED), {"id": partition_id, "version": version})
 

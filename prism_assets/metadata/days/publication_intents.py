@@ -27,9 +27,7 @@ class ComparisonDue:
     worker: str | None
     """The worker of the first such run."""
     since: datetime | None
-    """The start of the first such run."""
-    is_stale: bool
-    """The last comparison is too old to rely on the record."""
+    """The start of the first such run. None if the last comparison is too old to rely on the record."""
 
     def __str__(self) -> str:
         catalog = words_of(self.publisher).catalog
@@ -55,7 +53,7 @@ def load_comparisons_due(
     )
     return {
         (row.prism_table_id, row.publisher): ComparisonDue(
-            publisher=row.publisher, intents=row.intents, worker=row.worker, since=row.since, is_stale=row.stale
+            publisher=row.publisher, intents=row.intents, worker=row.worker, since=row.since
         )
         for row in rows
     }

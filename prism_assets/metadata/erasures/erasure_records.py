@@ -150,7 +150,7 @@ _KNOWN = "SELECT record_name FROM prism_erasure_records WHERE record_name = ANY(
 
 
 def note_missing(connection: Connection, record: ErasureRecord, columns: Sequence[str]) -> None:
-    """Stores a record unknown to PostgreSQL: as in force if the table has its rule, else as missing."""
+    """Stores a record unknown to PostgreSQL: as in force if the table has its rule, else as missing. Locks no row."""
     ids = [table.table_id for table in tables.load_definitions(connection) if table_folder(table.name) == record.folder]
     values = {
         "name": record.name,

@@ -322,7 +322,10 @@ ORDER BY e.prism_erasure_id, p.partition_date
 
 
 def add_sources(connection: Connection, found: Collection[tuple[int, int, bool]]) -> None:
-    """Records staging objects with rows of erasures, as (erasure id, staging object id, whether this is certain)."""
+    """Records staging objects with rows of erasures, as (erasure id, staging object id, whether this is certain).
+
+    Locks known records, in the order of both ids.
+    """
     if not found:
         return
     rows = sorted(set(found))
@@ -341,7 +344,7 @@ ON CONFLICT (prism_erasure_id, prism_staging_object_id) DO UPDATE SET certain = 
 def add_possible_sources(connection: Connection, erasure_id: int, partition_id: int, range_: MergedRange) -> None:
     """Records the staging objects behind a merged object with rows of an erasure.
 
-    At least one of them holds these rows.
+    At least one of them holds these rows. Locks no row.
     """
     values = {"id": erasure_id, "partition": partition_id, "lower": range_.lower_bound, "upper": range_.upper_bound}
     connection.execute(text(_ADD_POSSIBLE), values)

@@ -8,9 +8,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.files.merge_jobs import DUE_TIME
+
 
 @dataclass(frozen=True, kw_only=True)
-class MergeQueue:
+class TableMergeQueue:
     """The merge jobs of a table."""
 
     table_id: int
@@ -21,19 +23,19 @@ class MergeQueue:
     parked: int
 
 
-def count_jobs(connection: Connection, table_ids: Collection[int]) -> list[MergeQueue]:
+def count_jobs(connection: Connection, table_ids: Collection[int]) -> list[TableMergeQueue]:
     """Returns the queues of tables with merge jobs. A parked job is due at its `retry_time`."""
-    return [MergeQueue(**row._mapping) for row in connection.execute(text(_JOBS), {"tables": list(table_ids)})]
+    return [TableMergeQueue(**row._mapping) for row in connection.execute(text(_JOBS), {"tables": list(table_ids)})]
 
 
-_JOBS = """
+_JOBS = f"""
 SELECT table_id, count(*) FILTER (WHERE due_time <= clock_timestamp()) AS due,
     CAST(greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(due_time)), 0)) AS float8) AS due_seconds,
     count(*) FILTER (WHERE ongoing_mark > 0) AS running, count(*) FILTER (WHERE parked) AS parked
 FROM (
     SELECT p.prism_table_id AS table_id, ongoing_mark, parked,
-        CASE WHEN ongoing_mark = 0 THEN CASE WHEN parked THEN retry_time ELSE schedule_time END END AS due_time
-    FROM prism_merge_jobs JOIN prism_partitions p USING (prism_partition_id)
+        CASE WHEN ongoing_mark = 0 THEN {DUE_TIME} END AS due_time
+    FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
     WHERE p.prism_table_id = ANY(:tables)
 ) j
 GROUP BY table_id

@@ -107,6 +107,8 @@ def claim_due(
 # Sensors find due jobs by the same conditions: `merge_queue.due_merges`.
 IS_DUE = "(j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now))"
 """Whether the merge job `j` is due. A parked job is due at its retry time."""
+DUE_TIME = "(CASE WHEN j.parked THEN j.retry_time ELSE j.schedule_time END)"
+"""The time from which on `IS_DUE` holds, as the schedule of a parked job is past. Null if only a request starts it."""
 NONE_RUNS = """
     NOT EXISTS (SELECT 1 FROM prism_merge_jobs r WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
 """
@@ -331,13 +333,12 @@ class JobStatus:
     attempts: int
     parked: bool
     last_error: str | None
-    retry_time: datetime | None
+    due_time: datetime | None
+    """The time from which on a worker takes the job. None if only a request starts it."""
 
     def is_due(self, now: datetime) -> bool:
         """Whether a worker takes the waiting job without a request."""
-        if self.running or self.schedule_time > now:
-            return False
-        return not self.parked or (self.retry_time is not None and self.retry_time <= now)
+        return not self.running and self.due_time is not None and self.due_time <= now
 
 
 def tables_merging(connection: Connection, table_ids: Collection[int], day: date) -> set[int]:
@@ -356,9 +357,9 @@ def load_status(connection: Connection) -> list[JobStatus]:
     return [JobStatus(**row._mapping) for row in connection.execute(text(_STATUS))]
 
 
-_STATUS = """
+_STATUS = f"""
 SELECT prism_partition_id AS partition_id, schedule_time, ongoing_mark > 0 AS running, attempts, parked, last_error,
-    retry_time
-FROM prism_merge_jobs
+    {DUE_TIME} AS due_time
+FROM prism_merge_jobs j
 ORDER BY prism_partition_id, ongoing_mark DESC
 """

@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.metadata.files.merge_jobs import IS_DUE, NONE_RUNS
+from prism_assets.metadata.files.merge_jobs import DUE_TIME, IS_DUE, NONE_RUNS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,12 @@ def merge_queue(connection: Connection) -> MergeQueue:
     return MergeQueue(**connection.execute(text(_QUEUE)).one()._mapping)
 
 
-_QUEUE = """
+_QUEUE = f"""
 SELECT count(*) FILTER (WHERE ongoing_mark = 0 AND NOT parked) AS waiting,
     count(*) FILTER (WHERE ongoing_mark > 0) AS running,
     count(*) FILTER (WHERE parked) AS parked,
-    min(CASE WHEN parked THEN retry_time ELSE schedule_time END) FILTER (WHERE ongoing_mark = 0) AS next_time
-FROM prism_merge_jobs
+    min({DUE_TIME}) FILTER (WHERE ongoing_mark = 0) AS next_time
+FROM prism_merge_jobs j
 """
 
 

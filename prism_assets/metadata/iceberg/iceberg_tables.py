@@ -61,7 +61,7 @@ def load_known_tables(connection: Connection, table_ids: Collection[int]) -> dic
 
 
 def begin(connection: Connection, table_id: int, identifier: str) -> None:
-    """Records that a table is published as Iceberg. Later transactions mark the days they change."""
+    """Records that a table is published as Iceberg. Later transactions mark the days they change. Locks no row."""
     connection.execute(text(_BEGIN), {"table": table_id, "identifier": identifier})
 
 

@@ -121,7 +121,7 @@ def advance(
 ) -> None:
     """Notes that a fold has taken days up to the small objects `uppers`, with the number of changes of each.
 
-    Raises LeaseLost if a position has moved.
+    Locks the rows of the positions. The caller holds the lease of folds. Raises LeaseLost if a position has moved.
     """
     for day in taken:
         values = {
@@ -145,7 +145,10 @@ SET folded_object_id = :after, changes = f.changes + :changes, fold_id = :fold W
 
 
 def add_changes(connection: Connection, fold_id: int, changes: Mapping[int, int]) -> None:
-    """Notes numbers of changes a fold has taken, by partition id, after earlier folds had left them out."""
+    """Notes numbers of changes a fold has taken, by partition id, after earlier folds had left them out.
+
+    Locks the rows of the positions, in id order. The caller holds the lease of folds.
+    """
     for partition_id, count in sorted(changes.items()):
         connection.execute(text(_ADD_CHANGES), {"id": partition_id, "changes": count, "fold": fold_id})
 

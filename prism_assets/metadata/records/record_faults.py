@@ -37,7 +37,10 @@ class SetAside:
 
 
 def set_aside(connection: Connection, faults: Mapping[int, str]) -> None:
-    """Lets folds go on without small objects, given by id with the reason why each could not be read."""
+    """Lets folds go on without small objects, given by id with the reason why each could not be read.
+
+    Locks their rows. The caller holds the lease of folds.
+    """
     values = {"ids": list(faults), "faults": list(faults.values()), "seconds": _RETRY_SECONDS}
     connection.execute(text(_SET_ASIDE), values)
 
@@ -76,7 +79,7 @@ _END = "DELETE FROM prism_set_aside_changes WHERE prism_small_object_id = ANY(:i
 
 
 def retry(connection: Connection, partition_id: int) -> None:
-    """Lets the next fold try the set-aside objects of a day of changes."""
+    """Lets the next fold try the set-aside objects of a day of changes. Locks their rows."""
     connection.execute(text(_RETRY), {"partition": partition_id})
 
 

@@ -162,7 +162,10 @@ ORDER BY s.prism_small_object_id
 
 
 def forget_left_out(connection: Connection, rebuild: Rebuild) -> None:
-    """Deletes the staged files of objects that stay unchanged. Call it before the commit, which takes all others."""
+    """Deletes the staged files of objects that stay unchanged. Call it before the commit, which takes all others.
+
+    The caller holds the row of the rewrite.
+    """
     connection.execute(text(_FORGET_LEFT_OUT), {"rebuild": rebuild.rewrite_id})
 
 

@@ -162,7 +162,10 @@ WHERE prism_rewrite_id = :rewrite AND state = 'running'
 
 
 def forget_converted(connection: Connection, rewrite_id: int) -> None:
-    """Deletes the records of objects that a finished rebuild has converted. Other rewrites have none."""
+    """Deletes the records of objects that a finished rebuild has converted. Other rewrites have none.
+
+    Locks these records, which nobody changes after the end of the rebuild.
+    """
     connection.execute(text(_FORGET_CONVERTED), {"rewrite": rewrite_id})
 
 

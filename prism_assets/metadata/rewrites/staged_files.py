@@ -148,7 +148,7 @@ WHERE f.prism_partition_id = ANY(:ids)
 
 
 def forget(connection: Connection, rewrite_id: int) -> None:
-    """Deletes the remaining staged files of a finished rewrite."""
+    """Deletes the remaining staged files of a finished rewrite. The caller holds the row of the rewrite."""
     connection.execute(text(_FORGET), {"rewrite": rewrite_id})
 
 

@@ -88,7 +88,10 @@ WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND NOT EX
 
 
 def forget_unneeded(connection: Connection, widening: TableRewrite, copies_since: int) -> None:
-    """Deletes copies that do not count: of expired days, and those without one of the wider types."""
+    """Deletes copies that do not count: of expired days, and those without one of the wider types.
+
+    The caller holds the row of the rewrite.
+    """
     connection.execute(text(_FORGET_UNNEEDED), {"rewrite": widening.rewrite_id, "copies_since": copies_since})
 
 

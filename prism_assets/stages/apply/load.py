@@ -47,7 +47,7 @@ def load_plan(
     known = tables.load_definitions(connection)
     names = TableNames.of(files, known, former)
     stored = {
-        old.table_id: _stored_columns(context, connection, table, old, accept_failing_reads=accept_failing_reads)
+        old.table_id: _stored_columns(connection, table, old, accept_failing_reads=accept_failing_reads)
         for table in files
         if (old := names.old(table))
     }
@@ -63,7 +63,6 @@ def _linked_tables(connection: Connection, known: Sequence[TableDefinition]) -> 
 
 
 def _stored_columns(
-    context: StageContext,
     connection: Connection,
     table: TableDefinition,
     old: TableDefinition,

@@ -378,9 +378,13 @@ def _is_full_scan_due(context: StageContext, before: Scan | None, now: datetime)
 
 
 def _pages(context: StageContext, prefix: _Prefix, after: str | None) -> Iterator[list[ObjectInfo]]:
+    """Yields the objects of a prefix in the order of their keys."""
     page: list[ObjectInfo] = []
     stream = prefix.streams[0].stream
-    for item in context.stores.list(stream.bucket, stream.key_prefix, after=after):
+    items = context.stores.list(stream.bucket, stream.key_prefix, after=after)
+    if not context.stores.lists_in_order:  # a folder of this machine
+        items = iter(sorted(items, key=lambda item: item.key))
+    for item in items:
         page.append(item)
         if len(page) == _PAGE:
             yield page

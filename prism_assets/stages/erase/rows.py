@@ -144,9 +144,15 @@ class RowErasure(TableErasure):
                 erasures.search_again(connection, self._erasure)
         return count
 
-    def _find(self) -> Candidates:
-        """Returns needed objects that were not searched. Marks those excluded by column metrics."""
-        found = load_candidates(self._context, self._table, self._rules, before_erasure=self._erasure.erasure_id)
+    def _find(self, partition_ids: Collection[int] | None = None) -> Candidates:
+        """Returns needed objects that were not searched, of some days or all. Marks those without rows by metrics."""
+        found = load_candidates(
+            self._context,
+            self._table,
+            self._rules,
+            before_erasure=self._erasure.erasure_id,
+            partition_ids=partition_ids,
+        )
         self._mark(found.excluded)
         return found
 
@@ -203,9 +209,10 @@ class RowErasure(TableErasure):
 
     def _tell(self, failed: Sequence[tuple[Candidate, Failure]]) -> None:
         """Notes unreadable objects. Objects replaced or repaired meanwhile are left to the next call."""
-        files = [item.file for item in self._find().to_read] if failed else []
+        days = {item.partition.partition_id for item, _ in failed}
+        left = {item.file.key: item.file for item in self._find(days).to_read} if failed else {}
         for item, failure in failed:
-            if item.file in files:
+            if left.get(item.file.key) == item.file:
                 self._note(failure.message, day=item.partition.date, transient=failure.transient)
             else:
                 self.done.overtaken += 1

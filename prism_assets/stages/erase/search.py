@@ -69,9 +69,16 @@ class Candidates:
 
 
 def load_candidates(
-    context: StageContext, table: TableDefinition, rules: Sequence[ErasureRule], *, before_erasure: int | None
+    context: StageContext,
+    table: TableDefinition,
+    rules: Sequence[ErasureRule],
+    *,
+    before_erasure: int | None,
+    partition_ids: Collection[int] | None = None,
 ) -> Candidates:
     """Returns needed objects of a table that were not yet searched for an erasure, or all needed objects.
+
+    `partition_ids` limits them to these days.
 
     In a log of changes, folds still need small objects above their position. Each partition is read in its own
     transaction. Later commits are found by the next call.
@@ -81,8 +88,10 @@ def load_candidates(
         found = partitions.load_table_partitions(connection, table.table_id)
     candidates = Candidates()
     for item in found:
+        partition_id = item.partition_id
+        if partition_ids is not None and partition_id not in partition_ids:
+            continue
         with context.database.begin() as connection:
-            partition_id = item.partition_id
             (partition,) = partitions.load_partitions(connection, [partition_id]).values()
             if partition.expired:  # no reader sees the day, and garbage collection deletes all its objects
                 continue

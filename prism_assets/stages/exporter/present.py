@@ -10,7 +10,7 @@ from prism_assets.domain.metrics import Sample
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata import leases
 from prism_assets.metadata.files import merge_figures
-from prism_assets.metadata.files.merge_figures import MergeQueue
+from prism_assets.metadata.files.merge_figures import TableMergeQueue
 from prism_assets.metadata.intake import intake_figures
 from prism_assets.metadata.intake.intake_figures import Unfinished
 from prism_assets.metadata.kafka.lag import TopicLag, load_lags
@@ -51,7 +51,7 @@ def _intake(name: str, found: Unfinished | None, given_up: int) -> Iterator[Samp
     yield Sample("prism_table_given_up_objects", given_up, (name,))
 
 
-def _merges(name: str, queue: MergeQueue | None) -> Iterator[Sample]:
+def _merges(name: str, queue: TableMergeQueue | None) -> Iterator[Sample]:
     yield Sample("prism_table_merges_due", queue.due if queue else 0, (name,))
     yield Sample("prism_table_merge_due_seconds", queue.due_seconds if queue else 0, (name,))
     yield Sample("prism_table_merges_running", queue.running if queue else 0, (name,))

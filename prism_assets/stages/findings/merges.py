@@ -51,15 +51,15 @@ def _merge(look: Look, table: str, day: date, job: JobStatus) -> Finding:
     at_once = f"`prism merge --all --table {table} --date {day}`"
     kind, acts, remedy, ends_runs = "merge_due", Acts.RUN, f"{at_once} does it", True
     error = f"; last time {job.last_error}" if job.last_error else ""
-    if job.parked:
+    if job.running:
+        says, remedy = f"its merge is running{error}", "It ends by itself, or its lease does"
+    elif job.is_due(look.now):
+        says = f"its merge is due{error}"
+    elif job.parked:
         kind, says = "parked_merge", f"its merge is parked after {job.attempts} tries: {job.last_error}"
         acts, remedy = Acts.PERSON, f"Mend the cause, then {at_once}"
-        if job.retry_time:
-            acts, remedy = Acts.TIME, f"It is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z, or at once by {at_once}"
-    elif job.running:
-        says, remedy = f"its merge is running{error}", "It ends by itself, or its lease does"
-    elif job.schedule_time <= look.now:
-        says = f"its merge is due{error}"
+        if job.due_time:
+            acts, remedy = Acts.TIME, f"It is tried again at {job.due_time:%Y-%m-%d %H:%M}Z, or at once by {at_once}"
     else:
         kind, acts, ends_runs = "merge_later", Acts.TIME, bool(job.last_error)
         says = f"its merge {'goes again' if error else 'is due'} at {job.schedule_time:%Y-%m-%d %H:%M:%S}Z{error}"

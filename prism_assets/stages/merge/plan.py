@@ -120,17 +120,19 @@ def preview(
     """Returns the plans of a merge run at `now`. Claims nothing."""
     tables = {table.table_id: table for table in context.choose_logs(names)}
     with context.database.begin() as connection:
-        due = {
-            status.partition_id
-            for status in merge_jobs.load_status(connection)
-            if status.is_due(now) or (ignore_schedule and not status.running)
-        }
+        jobs = merge_jobs.load_status(connection)
+        running = {job.partition_id for job in jobs if job.running}
+        attempts = {job.partition_id: job.attempts for job in jobs if not job.running}
+        due = {job.partition_id for job in jobs if job.is_due(now) or (ignore_schedule and not job.running)}
         if ignore_schedule:
             due |= set(partitions.ids_unmerged(connection, list(tables), day))
         due |= {item.partition_id for item in column_transitions.load_days_to_rewrite(connection, tables.values(), day)}
         wanted = [
             partition.partition_id
-            for partition in partitions.load_partitions(connection, due).values()
+            for partition in partitions.load_partitions(connection, due - running).values()
             if partition.table_id in tables and day in (None, partition.date)
         ]
-        return [plan_partition(connection, partition_id, tables, context.lake) for partition_id in sorted(wanted)]
+        return [
+            plan_partition(connection, partition_id, tables, context.lake, attempts.get(partition_id, 0))
+            for partition_id in sorted(wanted)
+        ]

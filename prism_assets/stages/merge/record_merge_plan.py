@@ -37,13 +37,6 @@ class RecordMergeDay:
     """Settled objects to be merged."""
     plan: RecordMergePlan
 
-    @property
-    def waits_for(self) -> str:
-        """The day's state for the status."""
-        return f"its merge of {counted(self.objects, 'settled object')}" + (
-            ", which is due" if self.plan.is_due else f": {self.plan.reason}"
-        )
-
     def describe(self) -> str:
         """Returns a line for people."""
         plan = self.plan

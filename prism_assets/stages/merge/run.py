@@ -173,27 +173,31 @@ def reclaim_expired(context: StageContext, now: datetime) -> int:
 def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: date | None, now: datetime) -> None:
     """Schedules a merge for every partition with unmerged objects."""
     with context.database.begin() as connection:
-        for partition_id in partitions.ids_unmerged(connection, table_ids, day):
-            if not partitions.lock_partition(connection, partition_id).expired:
-                merge_jobs.schedule(connection, [partition_id], now)
+        wanted = partitions.ids_unmerged(connection, table_ids, day)
+    _schedule(context, wanted, now)
 
 
 def _schedule_rewrites(
     context: StageContext, tables: Collection[TableDefinition], day: date | None, now: datetime
 ) -> int:
-    """Schedules merges of days with objects from before a rename or widening, the newest first. Returns how many.
-
-    One transaction per day: a death between two leaves ordinary jobs. A day that has expired meanwhile gets no job.
-    """
+    """Schedules merges of days with objects from before a rename or widening, the newest first. Returns how many."""
     with context.database.begin() as connection:
         wanted = column_transitions.load_days_to_rewrite(connection, tables, day)
+    return _schedule(context, [item.partition_id for item in wanted], now)
+
+
+def _schedule(context: StageContext, partition_ids: Sequence[int], now: datetime) -> int:
+    """Schedules merges of partitions that have not expired. Returns how many.
+
+    One transaction per partition, because streams wait for its row: a death between two leaves ordinary jobs.
+    """
     scheduled = 0
-    for item in wanted:
+    for partition_id in partition_ids:
         with context.database.begin() as connection:
-            if not partitions.lock_partition(connection, item.partition_id).expired:
-                merge_jobs.schedule(connection, [item.partition_id], now)
+            if not partitions.lock_partition(connection, partition_id).expired:
+                merge_jobs.schedule(connection, [partition_id], now)
                 scheduled += 1
-            failpoint("merge.in_schedule_rewrites")
+            failpoint("merge.in_schedule")
     return scheduled
 
 

@@ -105,9 +105,9 @@ def test_a_parked_job_is_claimed_by_itself_at_its_retry_time(rows: Rows, partiti
     fail_attempt(rows, rows.claimed_job(NOON), verdict=GiveUp(retry_after=7_200.0))
     with rows.database.begin() as connection:
         (status,) = merge_jobs.load_status(connection)
-        assert (status.parked, status.retry_time) == (True, NOON + timedelta(hours=2))
+        assert (status.parked, status.due_time) == (True, NOON + timedelta(hours=2))
         assert (status.is_due(LATER), status.is_due(NOON + timedelta(hours=2))) == (False, True)
-        assert merge_queue.merge_queue(connection).next_time == status.retry_time
+        assert merge_queue.merge_queue(connection).next_time == status.due_time
         assert claim(connection, LATER) == []
         (job,) = claim(connection, NOON + timedelta(hours=2))
     assert (job.attempts, job.last_error) == (1, "boom")
