@@ -16,8 +16,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from sqlalchemy import Connection
-
 from prism_assets.domain.erasures.rules import Erasure, ErasureRule
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files.data_file import DataFile
@@ -41,6 +39,7 @@ from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.run import fold_without_erased
 from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.rewrite.begin import begin_records
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
@@ -175,16 +174,7 @@ class RecordErasure(TableErasure):
         commit of a fold.
         """
         table_id, number = self._table.table_id, self._erasure.erasure_id
-
-        def begin(connection: Connection) -> int:
-            leases.hold(connection, lease)
-            return rewrites.begin_of_table(
-                connection,
-                table_id,
-                RewriteKind.ERASE_RECORDS,
-                definition_version=self._table.version,
-                worker=self._context.worker,
-            )
+        begin = partial(begin_records, self._context, lease=lease, table=self._table, kind=RewriteKind.ERASE_RECORDS)
 
         def run(fold: int) -> list[WriteResult]:
             tasks = record_tasks(self._context, self._table, self._rules, hits, fold)
@@ -192,6 +182,7 @@ class RecordErasure(TableErasure):
 
         with self._context.database.begin() as connection:
             fold_id = begin(connection)
+        failpoint("erase.after_begin_records")
         fold_id, results = run_under_free_number(self._context, self._table, fold_id, run, begin)
         done = [(hits[result.number], result) for result in self._decided(hits, results)]
         _check_counts(done)

@@ -167,6 +167,7 @@ class RowErasure(TableErasure):
         for turn in range(_TRIES):
             days = (item.partition for item in part)
             begun = begin_rewrites(self._context, self._lease, self._table, days, RewriteKind.ERASE)
+            failpoint("erase.after_begin")
             results = {result.number: result for result in self._written(part, begun)}
             occupied = {part[number].partition.date for number, result in results.items() if is_occupied(result)}
             if not occupied or turn == _TRIES - 1:
@@ -301,6 +302,7 @@ class RowErasure(TableErasure):
                     worker=self._context.worker,
                     lease_token=self._lease.token,
                 )
+            failpoint("erase.after_begin_lines")
             quarantined = load_quarantined(self._context, self._table, self._rules, chosen, number)
             by_id = {item.task.task_id: item for item in quarantined}
             for result in run_redactions(self._context, quarantined):

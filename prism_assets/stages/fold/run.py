@@ -11,8 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-
-from sqlalchemy import Connection
+from functools import partial
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.files.rewrites import RewriteKind
@@ -39,6 +38,7 @@ from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
 from prism_assets.stages.leases import find_holder, leased
+from prism_assets.stages.rewrite.begin import begin_records
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
@@ -135,16 +135,17 @@ def _fold(
         )
         if plan.reason is None:
             return None
-        fold_id = _begin(context, connection, lease, plan)
+        begin = partial(
+            begin_records, context, lease=lease, table=table, kind=RewriteKind.FOLD, settle_before=plan.settle_before
+        )
+        fold_id = begin(connection)
         failpoint("fold.in_begin")
     failpoint("fold.after_begin")
 
     def run(number: int) -> list[FoldResult]:
         return list(run_bisected(context.engine, fold_tasks(plan, number, now), by_version(table)))
 
-    fold_id, results = run_under_free_number(
-        context, table, fold_id, run, lambda connection: _begin(context, connection, lease, plan)
-    )
+    fold_id, results = run_under_free_number(context, table, fold_id, run, begin)
     failpoint("fold.after_execute")
     if faults := {item.object_id: item.reason for item in _unread(results) if item.is_changes}:
         _set_aside(context, lease, fold_id, faults, {item.object_id: item.key for item in plan.changes}, changes)
@@ -165,18 +166,6 @@ def _fold(
         is_whole=plan.is_whole,
         undecided=sum(result.undecided for result in results),
         seconds=time.monotonic() - started,
-    )
-
-
-def _begin(context: StageContext, connection: Connection, lease: Lease, plan: FoldPlan) -> int:
-    leases.hold(connection, lease)
-    return rewrites.begin_of_table(
-        connection,
-        plan.table.table_id,
-        RewriteKind.FOLD,
-        definition_version=plan.table.version,
-        settle_before=plan.settle_before,
-        worker=context.worker,
     )
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields
-
-from sqlalchemy import Connection
+from functools import partial
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.files.data_file import DataFile
@@ -39,6 +38,7 @@ from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import leased
 from prism_assets.stages.merge.record_merge_plan import RecordMergeDay, has_settled, plan_days, record_merge_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
+from prism_assets.stages.rewrite.begin import begin_records
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
@@ -109,16 +109,15 @@ def _merge_next(
         if chosen is None:
             return None
         table = chosen.table
-        merge_id = _begin(context, connection, lease, table)
+        begin = partial(begin_records, context, lease=lease, table=table, kind=RewriteKind.MERGE_RECORDS)
+        merge_id = begin(connection)
         failpoint("merge.in_begin_records")
     failpoint("merge.after_begin_records")
 
     def run(number: int) -> list[WriteResult]:
         return list(run_bisected(context.engine, record_merge_tasks(chosen, number, context.lake), by_version(table)))
 
-    merge_id, results = run_under_free_number(
-        context, table, merge_id, run, lambda connection: _begin(context, connection, lease, table)
-    )
+    merge_id, results = run_under_free_number(context, table, merge_id, run, begin)
     failpoint("merge.after_execute_records")
     failed = [result for result in results if result.failure]
     written = _commit(context, lease, chosen, merge_id, results)
@@ -129,17 +128,6 @@ def _merge_next(
         merged=merged,
         record_problems=tuple(_problem(chosen, result) for result in failed if not result.unread),
         record_faults=tuple(_problem(chosen, result) for result in failed if result.unread),
-    )
-
-
-def _begin(context: StageContext, connection: Connection, lease: Lease, table: TableDefinition) -> int:
-    leases.hold(connection, lease)
-    return rewrites.begin_of_table(
-        connection,
-        table.table_id,
-        RewriteKind.MERGE_RECORDS,
-        definition_version=table.version,
-        worker=context.worker,
     )
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -54,6 +55,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.run import fold_all
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.report import RebuiltRecords, RecordsPlan
+from prism_assets.stages.rewrite.begin import begin_records
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 _ATTEMPTS = 5
@@ -294,19 +296,6 @@ def _check_made(table: TableDefinition, results: Sequence[RecordRebuildResult]) 
     raise error_of(failures, text, "; give Spark's Python workers more memory")
 
 
-def _begin(context: StageContext, connection: Connection, lease: Lease, inputs: _RebuildInputs) -> int:
-    leases.hold(connection, lease)
-    table = inputs.table
-    return rewrites.begin_of_table(
-        connection,
-        table.table_id,
-        RewriteKind.REBUILD_RECORDS,
-        definition_version=table.version,
-        settle_before=inputs.settle_before,
-        worker=context.worker,
-    )
-
-
 def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecords:
     """Rebuilds under the lease of folds. A death leaves a running rewrite, and the next call drops it."""
     started = time.monotonic()
@@ -330,9 +319,16 @@ def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecor
     )
     if not compared.days and not inputs.waiting:
         return replace(report, seconds=time.monotonic() - started)
+    begin = partial(
+        begin_records,
+        context,
+        lease=lease,
+        table=table,
+        kind=RewriteKind.REBUILD_RECORDS,
+        settle_before=inputs.settle_before,
+    )
     with context.database.begin() as connection:
-        leases.hold(connection, lease)
-        fold_id = _begin(context, connection, lease, inputs)
+        fold_id = begin(connection)
         failpoint("rebuild.in_begin_records")
     failpoint("rebuild.after_begin_records")
 
@@ -340,9 +336,7 @@ def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecor
         tasks = [replace(task, fold_id=number, days=tuple(compared.days)) for task in compared.tasks]
         return list(run_bisected(context.engine, tasks, by_version(table))) if compared.days else []
 
-    fold_id, results = run_under_free_number(
-        context, table, fold_id, run, lambda connection: _begin(context, connection, lease, inputs)
-    )
+    fold_id, results = run_under_free_number(context, table, fold_id, run, begin)
     _check_made(table, results)
     failpoint("rebuild.after_execute_records")
     written = _commit(context, lease, inputs, compared, fold_id, results)

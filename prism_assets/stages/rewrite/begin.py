@@ -1,8 +1,11 @@
-"""The begin of rewrites: each day gets a number of its own, under one lease."""
+"""The begin of rewrites under a lease: each day gets a number of its own, or a table one for its records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import Connection
 
 from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.files.rewrites import Rewrite, RewriteKind
@@ -34,3 +37,26 @@ def begin_rewrites(
             )
             for number in sorted(partitions)
         }
+
+
+def begin_records(
+    context: StageContext,
+    connection: Connection,
+    lease: Lease,
+    table: TableDefinition,
+    kind: RewriteKind,
+    settle_before: datetime | None = None,
+) -> int:
+    """Begins a rewrite of a table's records under its lease of folds, and returns its number.
+
+    Drops an earlier one whose worker died. So a death after it leaves a rewrite for the next one to drop.
+    """
+    leases.hold(connection, lease)
+    return rewrites.begin_of_table(
+        connection,
+        table.table_id,
+        kind,
+        definition_version=table.version,
+        settle_before=settle_before,
+        worker=context.worker,
+    )

@@ -37,18 +37,11 @@ def run_under_free_number(
     results = run(number)
     if not any(map(is_occupied, results)):
         return number, results
-    highest = _highest_fold(context, table)
+    highest = _highest(context, table, context.lake.keys(table).record_prefixes)
     with context.database.begin() as connection:
         rewrites.raise_numbers(connection, highest)
         number = begin_again(connection)
     return number, run(number)
-
-
-def _highest_fold(context: StageContext, table: TableDefinition) -> int:
-    keys = context.lake.keys(table)
-    listed = (item for prefix in keys.record_prefixes for item in context.stores.list(context.lake.bucket, prefix))
-    named = (keys.parse(item.key) for item in listed)
-    return max((item.fold_id for item in named if isinstance(item, RecordKey)), default=0)
 
 
 def drop_occupied(
@@ -68,7 +61,17 @@ def drop_occupied(
 def highest_number(context: StageContext, table: TableDefinition, day: date) -> int:
     """Returns the highest number of a rewrite in keys of rows of a log's day, or 0. Lists the folders of the day."""
     keys = context.lake.keys(table)
-    folders = (keys.delayed_prefix(day), keys.merged_prefix(day))
+    return _highest(context, table, (keys.delayed_prefix(day), keys.merged_prefix(day)))
+
+
+def _highest(context: StageContext, table: TableDefinition, folders: Iterable[str]) -> int:
+    keys = context.lake.keys(table)
     listed = (item for folder in folders for item in context.stores.list(context.lake.bucket, folder))
-    named = (keys.parse(item.key) for item in listed)
-    return max((item.rewrite_id for item in named if isinstance(item, SmallObjectKey | MergedObjectKey)), default=0)
+    return max((_number_of(keys.parse(item.key)) for item in listed), default=0)
+
+
+def _number_of(key: object) -> int:
+    """Returns the number of the rewrite that a key names, or 0."""
+    if isinstance(key, RecordKey):
+        return key.fold_id
+    return key.rewrite_id if isinstance(key, SmallObjectKey | MergedObjectKey) else 0
