@@ -1,8 +1,8 @@
 """Many tables: 400 objects of 50 KB over 100 tables until all rows are committed, against one Spark job for each table.
 
 All read from and write to the same S3 server, warm. Ours discovers the objects by a listing of each table, converts,
-and commits: with all tables in one batch on Spark, as `prism run` does, on the cores that the peer has. Once more on the
-engine of the live worker, a child process of one core for small objects.
+and commits: with all tables in one batch on Spark, as `prism run` does, on the cores that the peer has. Once more on
+the engine of the live worker, a child process of one core for small objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The statements of every tick and of readers, in PostgreSQL with 10 thousand and with many more small objects.
+"""The statements of every tick and of readers, in PostgreSQL with 30 thousand and with many more small objects.
 
 Both databases have the same tables and days, and the same open work: 100 objects of yesterday and of today for each
 table. So a growth follows the past. The default of a million objects takes two minutes to fill; `--objects

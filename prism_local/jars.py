@@ -1,4 +1,4 @@
-"""The jars of the local stack, and an archive of a server, fetched once by the Ivy that ships with pyspark.
+"""The jars of the local stack, and the archive of Trino's server, fetched once by the Ivy that ships with pyspark.
 
 They are stored in `~/.cache/prism_assets/jars` for all stacks of a user, or in the stack's `cache/jars` if the user's
 home is not writable. PRISM_CACHE replaces both. A jar is accepted only with the size and hash given here. `python -m

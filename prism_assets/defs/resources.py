@@ -19,7 +19,7 @@ from prism_assets.defs.location import Location
 from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.engine.sessions import open_session, place_of
+from prism_assets.engine.sessions import master_setting, open_session
 from prism_assets.kept import Kept
 from prism_assets.metadata import installation
 from prism_assets.metadata.database import Database
@@ -52,7 +52,7 @@ class SparkResource(LazyPySparkResource):
         chosen = {**settings.spark_config, **self.spark_config}
 
         def make(address: str) -> Any:
-            config = {"spark.app.name": "prism_assets", **chosen, **place_of(address)}
+            config = {"spark.app.name": "prism_assets", **chosen, **master_setting(address)}
             return LazyPySparkResource(spark_config=config).spark_session
 
         return open_session(settings.spark_remote, make, chosen)

@@ -219,7 +219,7 @@ def serve() -> None:
         except Exception as error:
             traceback.print_exc()
             _answer(results, "error", type(error).__name__)
-        settle()  # the first share has imported the kernels
+        settle()  # after the first share, which imports the kernels; later calls do nothing
 
 
 def _shares() -> Iterator[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SCHEME = "sc://"
 SUBMITTED = "submitted"
-"""The address of the master that spark-submit gives, as on EMR Serverless."""
+"""The value of PRISM_SPARK_REMOTE in a driver started by spark-submit, as on EMR Serverless."""
 _OF_CLASSIC_MASTERS = {
     "spark.python.daemon.module": "prism_assets.engine.daemon",
     **ONE_HEAP_OF_EXECUTORS,
@@ -56,15 +56,15 @@ def connect(remote: str, settings: Mapping[str, str] | None = None) -> SparkSess
 
         ours = {} if address.startswith(_SCHEME) else _OF_CLASSIC_MASTERS
         builder = SparkSession.builder.appName("prism_assets")
-        for name, value in {**ours, **(settings or {}), **place_of(address)}.items():
+        for name, value in {**ours, **(settings or {}), **master_setting(address)}.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
 
     return open_session(remote, make, settings)
 
 
-def place_of(address: str) -> dict[str, str]:
-    """Returns the setting of Spark that says where it runs. There is none where spark-submit says it."""
+def master_setting(address: str) -> dict[str, str]:
+    """Returns Spark's setting for an address: spark.remote, spark.master, or none where spark-submit sets it."""
     if address == SUBMITTED:
         return {}
     return {"spark.remote" if address.startswith(_SCHEME) else "spark.master": address}

@@ -94,8 +94,8 @@ class Database:
         version, and the next call continues there. A new, unused database takes all migrations in one transaction. No
         deadline cuts a migration off: it would start again and never end.
 
-        The schema of the next release stays as it is. Raises WrongSchema for that of a later one. A role of readers
-        made meanwhile is granted its views.
+        The schema of the next release stays as it is. Raises WrongSchema for that of a later one. Grants the views to
+        the role of readers if an administrator made it after the migrations.
         """
         # Imported here, because only migrations need Alembic and its import is slow.
         import alembic.command

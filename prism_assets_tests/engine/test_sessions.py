@@ -9,13 +9,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable
 from prism_assets.engine import sessions
-from prism_assets.engine.sessions import connect, open_session
+from prism_assets.engine.sessions import SUBMITTED, connect, master_setting, open_session
 from prism_assets.engine.spark import SparkEngine
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
@@ -57,6 +58,35 @@ def test_the_id_joins_the_other_parameters(remote: str, monkeypatch: pytest.Monk
     assert whole.rstrip("/") == remote.rstrip("/")
     assert address.count("/;") == 1
     assert len(session_id) == 36
+
+
+@pytest.mark.parametrize(
+    ("address", "setting"),
+    [("sc://a:1", {"spark.remote": "sc://a:1"}), ("local[2]", {"spark.master": "local[2]"}), (SUBMITTED, {})],
+)
+def test_spark_is_told_its_master_unless_spark_submit_tells_it(address: str, setting: dict[str, str]) -> None:
+    assert master_setting(address) == setting
+
+
+@pytest.mark.stack
+def test_a_driver_of_spark_submit_takes_its_master(tmp_path: Path) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(
+        "from prism_assets.engine.sessions import SUBMITTED, connect\n"
+        "session = connect(SUBMITTED)\n"
+        "print('master', session.sparkContext.master, session.range(3).count())\n"
+    )
+    submit = Path(sys.executable).with_name("spark-submit")
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
+    done = subprocess.run(
+        [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", script],
+        env={**environment, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    assert "master local[1] 3" in done.stdout
 
 
 @pytest.mark.parametrize("remote", ["local[2]", "spark://master:7077", "sc://host/;session_id=mine;token=t"])

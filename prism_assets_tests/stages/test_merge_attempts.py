@@ -88,9 +88,7 @@ def test_a_merge_that_a_store_refused_for_a_while_is_tried_again_by_itself(world
     assert now - START < HOUR
     assert (due(world, now), run_merge(worker.context, now=now).jobs) == (0, 0)
     said = " ".join(item.text for item in world.status("2026-03-01", str(now)[:16].replace(" ", "T")).findings)
-    assert (
-        f"parked after 10 tries: answered 503 SlowDown. It is tried again at {job.due_time:%Y-%m-%d %H:%M}Z" in said
-    )
+    assert f"parked after 10 tries: answered 503 SlowDown. It is tried again at {job.due_time:%Y-%m-%d %H:%M}Z" in said
     engine.on = False
     assert due(world, job.due_time) == 1
     assert len(run_merge(worker.context, now=job.due_time).merged) == 1

@@ -41,7 +41,7 @@ _JVM = """-server
 """
 
 
-def unpacked(home: Path) -> Path:
+def ensure_server(home: Path) -> Path:
     """Returns the folder of the server with the connectors of lakes. Fetches and unpacks it first."""
     folder = home.absolute() / "trino" / f"trino-server-{_SERVER.revision}"
     if not folder.is_dir():
@@ -131,18 +131,18 @@ def main() -> int:
     try:
         home, settings = local_home(), load_settings()
         if not settings.s3_endpoint:
-            raise StackError("Trino is started over the local stack alone: run `prism local up` first")
-        place = java_home()
-        launcher = unpacked(home) / "bin" / "launcher"
+            raise StackError("Trino reads the local stack only: run `prism local up` first")
+        java_folder = java_home()
+        launcher = ensure_server(home) / "bin" / "launcher"
         folder = write_settings(settings, home)
     except PrismError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    path = f"{place / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    path = f"{java_folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     command = [str(launcher), "run", "--etc-dir", str(folder)]
     try:
         return subprocess.run(
-            command, env={**os.environ, "JAVA_HOME": str(place), "PATH": path}, check=False
+            command, env={**os.environ, "JAVA_HOME": str(java_folder), "PATH": path}, check=False
         ).returncode
     except KeyboardInterrupt:
         return 0

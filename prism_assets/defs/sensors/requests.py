@@ -94,11 +94,11 @@ class RequestedRuns:
     rest: str
 
     def result(self, context: SensorEvaluationContext, *parts: str) -> SensorResult:
-        """Returns the result of a tick. `parts` tell its work: in the log with requests, else as the reason of none."""
-        told = "; ".join(filter(None, [*parts, self.rest]))
+        """Returns the result of a tick. Logs `parts` if the tick requests runs; otherwise they are its skip reason."""
+        reason = "; ".join(filter(None, [*parts, self.rest]))
         if not self.requests:
-            return SensorResult(skip_reason=SkipReason(told))
-        context.log.info(told)
+            return SensorResult(skip_reason=SkipReason(reason))
+        context.log.info(reason)
         return SensorResult(run_requests=list(self.requests))
 
 

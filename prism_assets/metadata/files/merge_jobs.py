@@ -108,7 +108,7 @@ def claim_due(
 IS_DUE = "(j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now))"
 """Whether the merge job `j` is due. A parked job is due at its retry time."""
 DUE_TIME = "(CASE WHEN j.parked THEN j.retry_time ELSE j.schedule_time END)"
-"""The time from which on `IS_DUE` holds, as the schedule of a parked job is past. Null if only a request starts it."""
+"""When the merge job `j` becomes due. The schedule of a parked job has passed. Null if only a request starts it."""
 NONE_RUNS = """
     NOT EXISTS (SELECT 1 FROM prism_merge_jobs r WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
 """

@@ -105,7 +105,7 @@ def unmerged(connection: Connection, table_ids: Collection[int], before: date) -
     return [Unmerged(**row._mapping) for row in rows]
 
 
-# An index alone counts the objects. Of the first one, the row is read, too.
+# The count reads only an index. The commit time of the first object needs its row, so it is a query of its own.
 _UNMERGED = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS date, s.objects, f.oldest FROM prism_partitions p
 CROSS JOIN LATERAL (

@@ -49,9 +49,9 @@ SELECT EXISTS (
 
 
 def grant_views(connection: Connection) -> None:
-    """Grants the views to a role that was made after them, by an administrator who does not own them.
+    """Grants the views to `prism_reader` if it lacks them, as after an administrator of a hosted server made it.
 
-    The caller owns the views, and alone changes the schema.
+    The caller owns the views and holds the migration lock.
     """
     if connection.execute(text(_LACKS_VIEWS)).scalar_one():
         for statement in GRANT_VIEWS:
@@ -61,7 +61,7 @@ def grant_views(connection: Connection) -> None:
 def role_script() -> str:
     """Returns a psql script that lets readers in: `psql -v password=…`. It may be repeated and contains no secret.
 
-    An administrator who does not own the views is told to let their owner grant them.
+    If the administrator does not own the views, a notice says that `prism table apply` grants them.
     """
     login = f"ALTER ROLE {LAKE_READER} LOGIN PASSWORD :'password'"
     grants = " ".join(f"{statement};" for statement in GRANT_VIEWS)

@@ -36,7 +36,6 @@ from prism_assets.stages.context import StageContext
 
 
 def load_plan(
-    context: StageContext,
     connection: Connection,
     files: Sequence[TableDefinition],
     *,

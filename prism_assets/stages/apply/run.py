@@ -169,7 +169,7 @@ def run_apply(
     held = compare_erasures(context)
     with database.begin() as connection:
         locks.hold_apply(connection)
-        plan = load_plan(context, connection, files, accept_failing_reads=accept_failing_reads)
+        plan = load_plan(connection, files, accept_failing_reads=accept_failing_reads)
         plan = with_missing_erasures(plan, held)
         plan = with_amplification(connection, plan, files, now, accept_amplification)
         plan = without_unseen_changes(connection, plan, files)
@@ -200,7 +200,7 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     held = compare_erasures(context)
     with database.begin() as connection:
         locks.hold_apply(connection)
-        plan = _without_drops(with_missing_erasures(load_plan(context, connection, files), held))
+        plan = _without_drops(with_missing_erasures(load_plan(connection, files), held))
         plan = with_route_notices(connection, without_unseen_changes(connection, plan, files))
         execute_apply(connection, plan, now)
     return replace(plan, problems=(*problems, *plan.problems), lake=taken)

@@ -382,7 +382,7 @@ def _pages(context: StageContext, prefix: _Prefix, after: str | None) -> Iterato
     page: list[ObjectInfo] = []
     stream = prefix.streams[0].stream
     items = context.stores.list(stream.bucket, stream.key_prefix, after=after)
-    if not context.stores.lists_in_order:  # a folder of this machine
+    if not context.stores.lists_in_order:  # Overlap needs the order, and folders on disk have none
         items = iter(sorted(items, key=lambda item: item.key))
     for item in items:
         page.append(item)

@@ -39,7 +39,7 @@ from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.run import fold_without_erased
 from prism_assets.stages.leases import leased, takeover_seconds
-from prism_assets.stages.rewrite.begin import begin_records
+from prism_assets.stages.rewrite.begin import begin_record_rewrite
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
@@ -174,7 +174,9 @@ class RecordErasure(TableErasure):
         commit of a fold.
         """
         table_id, number = self._table.table_id, self._erasure.erasure_id
-        begin = partial(begin_records, self._context, lease=lease, table=self._table, kind=RewriteKind.ERASE_RECORDS)
+        begin = partial(
+            begin_record_rewrite, self._context, lease=lease, table=self._table, kind=RewriteKind.ERASE_RECORDS
+        )
 
         def run(fold: int) -> list[WriteResult]:
             tasks = record_tasks(self._context, self._table, self._rules, hits, fold)

@@ -145,7 +145,7 @@ class RowErasure(TableErasure):
         return count
 
     def _find(self, partition_ids: Collection[int] | None = None) -> Candidates:
-        """Returns needed objects that were not searched, of some days or all. Marks those without rows by metrics."""
+        """Returns needed objects that were not searched, of some days or all. Marks what column metrics exclude."""
         found = load_candidates(
             self._context,
             self._table,

@@ -38,7 +38,7 @@ from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
 from prism_assets.stages.leases import find_holder, leased
-from prism_assets.stages.rewrite.begin import begin_records
+from prism_assets.stages.rewrite.begin import begin_record_rewrite
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
@@ -136,7 +136,12 @@ def _fold(
         if plan.reason is None:
             return None
         begin = partial(
-            begin_records, context, lease=lease, table=table, kind=RewriteKind.FOLD, settle_before=plan.settle_before
+            begin_record_rewrite,
+            context,
+            lease=lease,
+            table=table,
+            kind=RewriteKind.FOLD,
+            settle_before=plan.settle_before,
         )
         fold_id = begin(connection)
         failpoint("fold.in_begin")

@@ -38,7 +38,7 @@ from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import leased
 from prism_assets.stages.merge.record_merge_plan import RecordMergeDay, has_settled, plan_days, record_merge_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.rewrite.begin import begin_records
+from prism_assets.stages.rewrite.begin import begin_record_rewrite
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
@@ -109,7 +109,7 @@ def _merge_next(
         if chosen is None:
             return None
         table = chosen.table
-        begin = partial(begin_records, context, lease=lease, table=table, kind=RewriteKind.MERGE_RECORDS)
+        begin = partial(begin_record_rewrite, context, lease=lease, table=table, kind=RewriteKind.MERGE_RECORDS)
         merge_id = begin(connection)
         failpoint("merge.in_begin_records")
     failpoint("merge.after_begin_records")

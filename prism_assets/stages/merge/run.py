@@ -189,7 +189,7 @@ def _schedule_rewrites(
 def _schedule(context: StageContext, partition_ids: Sequence[int], now: datetime) -> int:
     """Schedules merges of partitions that have not expired. Returns how many.
 
-    One transaction per partition, because streams wait for its row: a death between two leaves ordinary jobs.
+    Each partition has its own transaction, because streams wait for its row. A death between two leaves ordinary jobs.
     """
     scheduled = 0
     for partition_id in partition_ids:

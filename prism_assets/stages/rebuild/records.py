@@ -55,7 +55,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.run import fold_all
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.report import RebuiltRecords, RecordsPlan
-from prism_assets.stages.rewrite.begin import begin_records
+from prism_assets.stages.rewrite.begin import begin_record_rewrite
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 _ATTEMPTS = 5
@@ -320,7 +320,7 @@ def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecor
     if not compared.days and not inputs.waiting:
         return replace(report, seconds=time.monotonic() - started)
     begin = partial(
-        begin_records,
+        begin_record_rewrite,
         context,
         lease=lease,
         table=table,

@@ -39,7 +39,7 @@ def begin_rewrites(
         }
 
 
-def begin_records(
+def begin_record_rewrite(
     context: StageContext,
     connection: Connection,
     lease: Lease,
@@ -49,7 +49,7 @@ def begin_records(
 ) -> int:
     """Begins a rewrite of a table's records under its lease of folds, and returns its number.
 
-    Drops an earlier one whose worker died. So a death after it leaves a rewrite for the next one to drop.
+    Drops the rewrite of an earlier worker that died. If this worker dies, too, the next call drops its rewrite.
     """
     leases.hold(connection, lease)
     return rewrites.begin_of_table(

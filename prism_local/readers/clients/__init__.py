@@ -1,4 +1,5 @@
-"""The programs of readers. `harness` runs one of them; each imports its reader and nothing of this distribution.
+"""The programs of readers. `harness` runs one of them; each imports its reader, and of this distribution
+only modules of this folder, such as `trino_answers`.
 
 Between `# lines` and `# end`, each has the lines to paste, shown unchanged in docs/reader-lines.md. Below them is the
 code for the harness: `version()`, an optional `close()`, and either `answer(asked)`, which returns rows, or for SQL
