@@ -36,7 +36,7 @@ from prism_assets.project_settings import given_settings
 from prism_assets.secret_references import TOKEN_OF_RDS, secret_at
 
 IN_PROCESS = "in-process"
-_REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", SUBMITTED, IN_PROCESS)
+_REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://")
 
 
 def _at_its_place(value: Any) -> Any:
@@ -276,7 +276,7 @@ class EngineSettings(PrismSettings):
     @field_validator("spark_remote")
     @classmethod
     def _remote_is_known(cls, value: str) -> str:
-        if not value.startswith(_REMOTES):
+        if value not in (SUBMITTED, IN_PROCESS) and not value.startswith(_REMOTES):
             raise ValueError("must be sc://host:port, local[*], spark://…, yarn, k8s://…, submitted or in-process")
         return value
 

@@ -8,6 +8,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Json, open_context
+from prism_assets.domain.names import LAKE_READER
 
 ducklake_app = typer.Typer(
     help="Shows the same objects as a DuckLake, readable from the commit on.", no_args_is_help=True
@@ -34,11 +35,27 @@ def sql(
 
 
 @ducklake_app.command("role")
-def role(as_json: Json = False) -> None:
-    """Prints the script that lets readers in; an administrator of PostgreSQL runs it once: `… | psql -v password=…`."""
-    from prism_assets.metadata.iceberg.lake_role import role_script
+def role(
+    grant: Annotated[
+        bool, typer.Option("--grant", help="Grant the views to the role, as their owner, and print nothing else.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Prints the script that lets readers in; an administrator of PostgreSQL runs it once: `… | psql -v password=…`.
 
-    if as_json:
+    An administrator who does not own the views, as on RDS, needs `--grant` afterwards.
+    """
+    from prism_assets.metadata.iceberg.lake_role import grant_views, role_script
+
+    if grant:
+        context = open_context(as_json)
+        with context.database.begin() as connection:
+            grant_views(connection)
+        if as_json:
+            console.print_json({"granted": LAKE_READER})
+        else:
+            typer.echo(f"{LAKE_READER} reads the views of this database")
+    elif as_json:
         console.print_json({"script": role_script()})
     else:
         typer.echo(role_script())

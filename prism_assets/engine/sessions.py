@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import socket
 import uuid
 import warnings
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.domain.errors import EngineUnavailable, WrongUse
 from prism_assets.engine.allocator import ONE_HEAP_OF_EXECUTORS
 
 if TYPE_CHECKING:
@@ -64,8 +65,15 @@ def connect(remote: str, settings: Mapping[str, str] | None = None) -> SparkSess
 
 
 def master_setting(address: str) -> dict[str, str]:
-    """Returns Spark's setting for an address: spark.remote, spark.master, or none where spark-submit sets it."""
+    """Returns Spark's setting for an address: spark.remote, spark.master, or none where spark-submit sets it.
+
+    Raises WrongUse if spark-submit did not start this process.
+    """
     if address == SUBMITTED:
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            raise WrongUse(
+                "PRISM_SPARK_REMOTE=submitted is for drivers of spark-submit, which did not start this process"
+            )
         return {}
     return {"spark.remote" if address.startswith(_SCHEME) else "spark.master": address}
 

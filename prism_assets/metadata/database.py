@@ -16,7 +16,6 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import DatabaseUnavailable, WrongSchema
 from prism_assets.metadata.database_errors import translated
-from prism_assets.metadata.iceberg.lake_role import grant_views
 from prism_assets.metadata.locks import MIGRATION
 from prism_assets.metadata.schema_version import load_schema_version
 from prism_assets.postgres import Keepalive, create_engine
@@ -94,8 +93,7 @@ class Database:
         version, and the next call continues there. A new, unused database takes all migrations in one transaction. No
         deadline cuts a migration off: it would start again and never end.
 
-        The schema of the next release stays as it is. Raises WrongSchema for that of a later one. Grants the views to
-        the role of readers if an administrator made it after the migrations.
+        The schema of the next release stays as it is. Raises WrongSchema for that of a later one.
         """
         # Imported here, because only migrations need Alembic and its import is slow.
         import alembic.command
@@ -115,8 +113,6 @@ class Database:
             config.attributes["turn"] = turn
             config.attributes["one_transaction"] = _is_new(connection)
             alembic.command.upgrade(config, "head")
-            grant_views(connection)
-            connection.commit()
 
     @contextmanager
     def _turn(self, seconds: float) -> Iterator[Connection]:

@@ -92,3 +92,19 @@ def test_the_script_for_the_role_may_be_run_again(prism: Prism) -> None:
     with psycopg.connect(url, autocommit=True) as session:
         for statement in statements:
             session.execute(statement)
+
+
+def test_the_owner_grants_the_views_on_request_alone(prism: Prism) -> None:
+    shown = (
+        "SELECT has_schema_privilege('prism_reader', 'prism_lake', 'USAGE'), "
+        "has_table_privilege('prism_reader', 'prism_lake.ducklake_table', 'SELECT')"
+    )
+    url = prism.world.settings.database_url.get_secret_value().replace("+psycopg", "")
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute("REVOKE ALL ON ALL TABLES IN SCHEMA prism_lake FROM prism_reader")
+        session.execute("REVOKE ALL ON SCHEMA prism_lake FROM prism_reader")
+        prism.world.context.database.migrate()
+        assert session.execute(shown).fetchone() == (False, False), "an administrator has shut readers out"
+        done = prism("ducklake", "role", "--grant")
+        assert (done.status, done.out) == (0, "prism_reader reads the views of this database\n"), done.err
+        assert session.execute(shown).fetchone() == (True, True)

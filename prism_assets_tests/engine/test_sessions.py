@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.domain.errors import EngineUnavailable, WrongUse
 from prism_assets.engine import sessions
 from prism_assets.engine.sessions import SUBMITTED, connect, master_setting, open_session
 from prism_assets.engine.spark import SparkEngine
@@ -64,8 +64,17 @@ def test_the_id_joins_the_other_parameters(remote: str, monkeypatch: pytest.Monk
     ("address", "setting"),
     [("sc://a:1", {"spark.remote": "sc://a:1"}), ("local[2]", {"spark.master": "local[2]"}), (SUBMITTED, {})],
 )
-def test_spark_is_told_its_master_unless_spark_submit_tells_it(address: str, setting: dict[str, str]) -> None:
+def test_spark_is_told_its_master_unless_spark_submit_tells_it(
+    address: str, setting: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert master_setting(address) == setting
+
+
+def test_a_process_without_spark_submit_has_no_master_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    with pytest.raises(WrongUse, match="did not start this process"):
+        connect(SUBMITTED)
 
 
 @pytest.mark.stack

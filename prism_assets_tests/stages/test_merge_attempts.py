@@ -15,6 +15,7 @@ from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.files import merge_jobs, merge_queue
+from prism_assets.stages.merge.plan import preview
 from prism_assets.stages.merge.run import probe_engine, reclaim_expired, run_merge
 from prism_assets_tests.builders import utc
 from prism_assets_tests.stages.engines import PoisonedEngine, Through, another_worker, expire_leases
@@ -169,6 +170,18 @@ def test_a_partition_that_takes_the_server_down_is_parked_alone_and_the_others_a
         statement = "SELECT prism_table_id FROM prism_partitions JOIN prism_merge_ranges USING (prism_partition_id)"
         found = {tables[number] for number in connection.exec_driver_sql(statement).scalars()}
     assert found == {"log.a", "log.well"}
+
+
+def test_a_dry_run_shows_the_merge_of_a_dead_worker_and_none_of_a_living_one(world: World) -> None:
+    a_closed_day(world)
+    with world.context.database.begin() as connection:
+        (job,) = merge_jobs.claim_due(connection, now=START, limit=9, worker="another")
+    assert preview(world.context, now=START, ignore_schedule=True) == []
+    expire_leases(world)
+    (planned,) = preview(world.context, now=START)
+    assert planned.partition.partition_id == job.partition_id
+    (merged,) = run_merge(world.context, now=START).merged
+    assert planned.describe() == merged.plan
 
 
 def _never_there(world: World) -> Engine:

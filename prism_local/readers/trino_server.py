@@ -93,7 +93,9 @@ def write_settings(settings: Settings, home: Path) -> Path:
 
 def _catalogs(settings: Settings) -> Mapping[str, Mapping[str, str]]:
     database = urlsplit(settings.database_url.get_secret_value())
-    key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if not (key and secret):
+        raise StackError("Trino takes the keys of S3 from the environment: set those of the local stack, in .prism/env")
     files = {
         "fs.native-s3.enabled": "true",
         "s3.endpoint": str(settings.s3_endpoint),

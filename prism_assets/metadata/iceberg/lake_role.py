@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
+from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import LAKE_READER
 
 MOST_SESSIONS = 32
@@ -39,34 +40,35 @@ GRANT_VIEWS: Sequence[str] = (
     f"GRANT USAGE ON SCHEMA prism_lake TO {LAKE_READER}",
     f"GRANT SELECT ON ALL TABLES IN SCHEMA prism_lake TO {LAKE_READER}",
 )
-"""For the owner of the tables, in each database."""
-
-_LACKS_VIEWS = f"""
-SELECT EXISTS (
-    SELECT FROM pg_roles WHERE rolname = '{LAKE_READER}' AND NOT has_schema_privilege(oid, 'prism_lake', 'USAGE')
-)
-"""
+"""For the owner of the tables, in each database. Migrations run it if the role exists."""
 
 
 def grant_views(connection: Connection) -> None:
-    """Grants the views to `prism_reader` if it lacks them, as after an administrator of a hosted server made it.
+    """Grants the views to the role. The caller owns them. Raises WrongUse without the role."""
+    if not connection.execute(text(_EXISTS), {"role": LAKE_READER}).scalar_one():
+        raise WrongUse(
+            f"PostgreSQL has no role {LAKE_READER}: `prism ducklake role` prints what an administrator runs first"
+        )
+    for statement in GRANT_VIEWS:
+        connection.execute(text(statement))
 
-    The caller owns the views and holds the migration lock.
-    """
-    if connection.execute(text(_LACKS_VIEWS)).scalar_one():
-        for statement in GRANT_VIEWS:
-            connection.execute(text(statement))
+
+_EXISTS = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :role)"
 
 
 def role_script() -> str:
     """Returns a psql script that lets readers in: `psql -v password=…`. It may be repeated and contains no secret.
 
-    If the administrator does not own the views, a notice says that `prism table apply` grants them.
+    If the administrator does not own the views, a notice says how their owner grants them.
     """
     login = f"ALTER ROLE {LAKE_READER} LOGIN PASSWORD :'password'"
-    grants = " ".join(f"{statement};" for statement in GRANT_VIEWS)
-    granted = (
-        f"DO $$ BEGIN {grants} EXCEPTION WHEN insufficient_privilege THEN "
-        "RAISE NOTICE 'the views are granted by their owner: run `prism table apply` once more'; END $$"
-    )
-    return "\n".join(f"{statement};" for statement in (*MAKE_ROLE, login, granted))
+    return "\n".join(f"{statement};" for statement in (*MAKE_ROLE, login, _GRANT_IF_OWNER))
+
+
+# GRANT by others raises an error, or only a warning if they may read the views.
+_GRANT_IF_OWNER = (
+    f"DO $$ BEGIN BEGIN {' '.join(f'{statement};' for statement in GRANT_VIEWS)} "
+    "EXCEPTION WHEN insufficient_privilege THEN NULL; END; "
+    f"IF NOT has_schema_privilege('{LAKE_READER}', 'prism_lake', 'USAGE') THEN "
+    "RAISE NOTICE 'the views are granted by their owner: run `prism ducklake role --grant`'; END IF; END $$"
+)

@@ -121,9 +121,10 @@ def preview(
     tables = {table.table_id: table for table in context.choose_logs(names)}
     with context.database.begin() as connection:
         jobs = merge_jobs.load_status(connection)
-        running = {job.partition_id for job in jobs if job.running}
-        attempts = {job.partition_id: job.attempts for job in jobs if not job.running}
-        due = {job.partition_id for job in jobs if job.is_due(now) or (ignore_schedule and not job.running)}
+        died = {job.partition_id for job in merge_jobs.expired(connection, context.settings.lease_seconds)}
+        running = {job.partition_id for job in jobs if job.running} - died
+        attempts = {job.partition_id: job.attempts for job in jobs if job.partition_id not in running}
+        due = {job.partition_id for job in jobs if job.is_due(now) or (ignore_schedule and not job.running)} | died
         if ignore_schedule:
             due |= set(partitions.ids_unmerged(connection, list(tables), day))
         due |= {item.partition_id for item in column_transitions.load_days_to_rewrite(connection, tables.values(), day)}
