@@ -71,6 +71,8 @@ def _examined(reader: Reader, truth: Truth, *, install: bool, seconds: float) ->
         python = environments.find_python(reader, home)
     if python is None:
         return not_run(reader.name, f"not installed: `scripts/readers --install` installs {', '.join(reader.packages)}")
+    if reader.why_not is not None and (reason := reader.why_not()):
+        return not_run(reader.name, reason)
     _out.print(f"[dim]asking {reader.name}[/dim]")
     replies = ask(reader, python, truth.tables, seconds=seconds, secrets=secret_values())
     return judged(reader.name, truth.right, replies)

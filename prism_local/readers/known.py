@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from prism_local.readers import trino_server
 
 CLIENTS = Path(__file__).parent / "clients"
 HARNESS = CLIENTS / "harness.py"
@@ -19,6 +21,8 @@ class Reader:
     name: str
     program: str
     packages: tuple[str, ...] = ()
+    why_not: Callable[[], str] | None = None
+    """Tells why the server that it asks is missing, or returns "". None if it asks no server of its own."""
 
     @property
     def path(self) -> Path:
@@ -52,8 +56,8 @@ READERS = (
     Reader("polars", "with_polars", ("polars==2.1.0", *_PYICEBERG)),
     Reader("ClickHouse", "with_clickhouse", ("chdb==4.4.0",)),
     Reader("daft", "with_daft", ("daft==0.7.26", *_PYICEBERG)),
-    Reader("Trino", "with_trino", _TRINO),
-    Reader("Trino by symlinks", "with_trino_symlinks", _TRINO),
+    Reader("Trino", "with_trino", _TRINO, trino_server.why_no_answer),
+    Reader("Trino by symlinks", "with_trino_symlinks", _TRINO, trino_server.why_no_answer),
 )
 
 ABSENT: Mapping[str, str] = {

@@ -21,6 +21,7 @@ from prism_local import java
 from prism_local.faults import StackError
 from prism_local.jars import Jar, ensure_jar
 from prism_local.layout import Layout, write_private
+from prism_local.ports import LOCAL_OPENER
 
 _SERVER = Jar(
     "io.trino",
@@ -33,12 +34,23 @@ _SERVER = Jar(
 _PLUGINS = ("hive", "iceberg")
 _OLDEST_JAVA = 24
 _PORT = 18080
+_ADDRESS = f"http://127.0.0.1:{_PORT}"
 _JVM = """-server
 -Xmx2G
 -XX:+UseSerialGC
 --enable-native-access=ALL-UNNAMED
 --sun-misc-unsafe-memory-access=allow
 """
+
+
+def why_no_answer() -> str:
+    """Returns why readers of Trino cannot ask it, or "" if a server answers at TRINO_URL."""
+    address = os.environ.get("TRINO_URL", _ADDRESS)
+    try:
+        LOCAL_OPENER.open(f"{address}/v1/info", timeout=5).close()
+    except OSError:
+        return f"no Trino answers at {address}: start one with `python -m prism_local.readers.trino_server`"
+    return ""
 
 
 def ensure_server(home: Path) -> Path:
@@ -83,7 +95,7 @@ def write_settings(settings: Settings, home: Path) -> Path:
         "coordinator": "true",
         "node-scheduler.include-coordinator": "true",
         "http-server.http.port": str(_PORT),
-        "discovery.uri": f"http://127.0.0.1:{_PORT}",
+        "discovery.uri": _ADDRESS,
     }
     write_private(folder / "jvm.config", _JVM)
     for name, values in {"node": node, "config": server, **_catalogs(settings)}.items():

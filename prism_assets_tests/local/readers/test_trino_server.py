@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from prism_assets.settings import load_settings
+from prism_assets_tests.defs.server import free_port
+from prism_assets_tests.local.test_java import fake_java
 from prism_local.faults import StackError
+from prism_local.readers.known import READERS
 from prism_local.readers.trino_server import java_home, write_settings
 
 STACK = {
@@ -22,11 +25,16 @@ STACK = {
 
 
 def a_java(home: Path, version: str) -> Path:
-    program = home / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
-    program.chmod(0o755)
+    fake_java(home, f"echo 'openjdk version \"{version}\"' >&2")
     return home
+
+
+def test_a_server_that_is_missing_is_told_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRINO_URL", f"http://127.0.0.1:{free_port()}")
+    for reader in READERS:
+        assert (reader.why_not is not None) == reader.name.startswith("Trino")
+        if reader.why_not is not None:
+            assert "no Trino answers at http://127.0.0.1:" in reader.why_not()
 
 
 def test_a_java_that_is_new_enough_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
